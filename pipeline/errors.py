@@ -15,7 +15,7 @@ class UsageError(GristmillError):
     exit_status = 2
 
 
-class Rejected(Exception):
+class Rejected(Exception):  # noqa: N818 - a verdict, not a fault
     """One document ends here. `stage` and `reason` are of `datasets.REASONS`; `detail` is for people."""
 
     def __init__(self, stage: str, reason: str, detail: str | None = None) -> None:

@@ -1,6 +1,6 @@
 """What the user wants: a TOML recipe, validated once, before anything is read.
 
-A recipe file may begin with `extends = "fineweb"` and override single keys; `--set key=value` overrides any key. Unknown
+A recipe file may begin with `extends = "fineweb"` and override single keys; `--set key=value` overrides any. Unknown
 keys, rules and impossible ranges end with the nearest valid name.
 """
 
@@ -161,7 +161,7 @@ class Publish(Section):
     tokenizer: str | None = None  #: a tokenizer.json; sets n_tokens
     tokenize: bool = False  #: store the token ids
     eos_id: int | None = None
-    pii: Pii | Literal[False] = Field(default_factory=Pii)
+    pii: Pii | Literal[False] = Pii()
 
 
 class Recipe(Section):
@@ -169,15 +169,15 @@ class Recipe(Section):
 
     name: str = "custom"
     keep_text: Literal["all", "kept", "none"] = "all"  #: which texts `records/` keeps once shards are out
-    input: Input = Field(default_factory=Input)
-    limits: Limits = Field(default_factory=Limits)
-    url: Url = Field(default_factory=Url)
-    extract: Extract = Field(default_factory=Extract)
-    language: Language = Field(default_factory=Language)
-    edit: Edit = Field(default_factory=Edit)
-    quality: Quality = Field(default_factory=Quality)
-    dedup: Dedup = Field(default_factory=Dedup)
-    publish: Publish = Field(default_factory=Publish)
+    input: Input = Input()
+    limits: Limits = Limits()
+    url: Url = Url()
+    extract: Extract = Extract()
+    language: Language = Language()
+    edit: Edit = Edit()
+    quality: Quality = Quality()
+    dedup: Dedup = Dedup()
+    publish: Publish = Publish()
 
     @model_validator(mode="after")
     def _tokens_need_a_tokenizer(self) -> Recipe:

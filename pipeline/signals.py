@@ -23,7 +23,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Keeps a document whose `signal` lies in the recipe's closed range; a null signal means the rule does not apply."""
+    """Keeps a document whose `signal` lies in the recipe's closed range; where it is null the rule does not apply."""
 
     name: str
     signal: str
