@@ -1,0 +1,82 @@
+"""What many tests share: one Spark session, the real data, an S3 server on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# Spark's Python workers inherit the environment of the JVM, so this stands before any session starts; the server
+# itself starts only when a test asks for it.
+S3_PORT = _free_port()
+os.environ |= {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_ENDPOINT_URL": f"http://127.0.0.1:{S3_PORT}",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+os.environ.pop("AWS_PROFILE", None)
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's root folder."""
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real pages beside the project; tests that need it are skipped where it is absent."""
+    folder = PROJECT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"needs the real pages in {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One embedded session, local[2,4], for the whole run."""
+    from pipeline.spark import session
+
+    running = session("local[2]", app="gristmill-tests")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """Address of an S3 server; AWS_* point s3fs at it, here, in children and in Spark's workers."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=S3_PORT, verbose=False)
+    server.start()
+    yield os.environ["AWS_ENDPOINT_URL"]
+    server.stop()
+
+
+@pytest.fixture
+def s3_bucket(s3_server: str, request: pytest.FixtureRequest) -> str:
+    """A new empty bucket as `s3://NAME`, one per test."""
+    import boto3
+
+    name = f"test-{zlib.crc32(request.node.nodeid.encode()):08x}"
+    boto3.client("s3").create_bucket(Bucket=name)
+    return f"s3://{name}"
