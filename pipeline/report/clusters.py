@@ -1,0 +1,123 @@
+"""Duplicates: how large the clusters are, which survivor each removed record stands behind, how similar they were."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.report.counting import Integers
+from pipeline.report.reading import Run
+from pipeline.report.rows import fetch, find
+
+SIMILARITY_BINS = 50
+_COLUMNS = ("record_id", "kept_id", "kept_run", "similarity", "kind", "cluster_size")
+
+
+@dataclass
+class Duplicates:
+    """`sizes`: cluster size -> clusters of that size (survivor included). `similarities`: near ones, bins over [0, 1]."""
+
+    removed: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    sizes: dict[int, int] = field(default_factory=dict)
+    similarities: Integers = field(default_factory=lambda: np.zeros(SIMILARITY_BINS, np.int64))
+    largest: list[Cluster] = field(default_factory=list)
+
+    @property
+    def clusters(self) -> int:
+        return sum(self.sizes.values())
+
+
+@dataclass
+class Cluster:
+    """`members`: removed records, most similar first; at most as many as were asked for."""
+
+    kept_id: str
+    kept_run: str | None
+    size: int
+    survivor: dict[str, Any] | None = None
+    members: list[dict[str, Any]] = field(default_factory=list)
+
+
+def summarize(run: Run, largest: int, members: int) -> Duplicates:
+    """One pass over `duplicates/`, and a second one for the members of the `largest` clusters."""
+    result = Duplicates()
+    rows_of_size: Counter[int] = Counter()
+    leaders: dict[str, tuple[int, str | None]] = {}
+    for batch in run.rows("duplicates", _COLUMNS):
+        result.removed += len(batch)
+        for entry in pc.value_counts(batch["kind"]).to_pylist():
+            result.kinds[entry["values"]] += entry["counts"]
+        near = batch.filter(pc.not_equal(batch["kind"], "exact"))
+        bins = np.asarray(pc.fill_null(near["similarity"], 0.0)) * SIMILARITY_BINS
+        result.similarities += np.bincount(
+            np.clip(bins.astype(np.int64), 0, SIMILARITY_BINS - 1), minlength=SIMILARITY_BINS
+        )
+        for entry in pc.value_counts(batch["cluster_size"]).to_pylist():
+            rows_of_size[entry["values"]] += entry["counts"]
+        leaders = _leaders(leaders, batch, largest)
+    # A cluster of size n has n - 1 rows here, each with that size.
+    result.sizes = {size: -(-rows // max(1, size - 1)) for size, rows in sorted(rows_of_size.items())}
+    result.largest = [Cluster(kept, run_id, size) for kept, (size, run_id) in leaders.items()]
+    _fill(run, result.largest, members)
+    return result
+
+
+def _leaders(
+    known: dict[str, tuple[int, str | None]], batch: pa.RecordBatch, largest: int
+) -> dict[str, tuple[int, str | None]]:
+    """The `largest` clusters among `known` and those of `batch`: largest first, ties by id."""
+    table = pa.Table.from_batches([batch]).group_by(["kept_id", "kept_run"]).aggregate([("cluster_size", "max")])
+    merged = dict(known)
+    for row in table.to_pylist():
+        merged[row["kept_id"]] = (row["cluster_size_max"], row["kept_run"])
+    ranked = sorted(merged.items(), key=lambda item: (-item[1][0], item[0]))
+    return dict(ranked[:largest])
+
+
+def _fill(run: Run, clusters: list[Cluster], members: int) -> None:
+    """Give each cluster its survivor's row and up to `members` removed ones, most similar first, ties by id."""
+    wanted = pa.array([c.kept_id for c in clusters], pa.string())
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    if clusters:
+        for batch in run.rows("duplicates", _COLUMNS):
+            hits = batch.filter(pc.is_in(batch["kept_id"], value_set=wanted))
+            for row in hits.to_pylist():
+                found[row["kept_id"]].append(row)
+            for kept_id, rows in found.items():
+                rows.sort(key=lambda r: (-(r["similarity"] or 0), r["record_id"]))
+                del found[kept_id][members:]
+    ids = {c.kept_id for c in clusters if c.kept_run is None}
+    ids.update(row["record_id"] for rows in found.values() for row in rows)
+    pages = fetch(run, find(run, ids), ["record_id", "url", "title", "lang", "n_words"])
+    for cluster in clusters:
+        cluster.survivor = pages.get(cluster.kept_id) if cluster.kept_run is None else None
+        for row in found[cluster.kept_id]:
+            page = pages.get(row["record_id"], {})
+            cluster.members.append({**page, **{k: row[k] for k in ("record_id", "similarity", "kind")}})
+
+
+def of_record(run: Run, record_id: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """(its own row in `duplicates/` if it was removed, the rows of those that were removed in its favour)."""
+    removed: dict[str, Any] | None = None
+    favoured: list[dict[str, Any]] = []
+    for batch in run.rows("duplicates", _COLUMNS):
+        own = pc.equal(batch["record_id"], record_id)
+        other = pc.fill_null(pc.equal(batch["kept_id"], record_id), False)
+        for row in batch.filter(pc.or_(own, other)).to_pylist():
+            if row["record_id"] == record_id:
+                removed = row
+            elif row["kept_run"] is None:
+                favoured.append(row)
+    favoured.sort(key=lambda r: (-(r["similarity"] or 0), r["record_id"]))
+    return removed, favoured
+
+
+def caught(similarity: float, bands: int, rows: int) -> float:
+    """P(two documents of this Jaccard similarity share a band): the S-curve of shared/rules.md 3.6."""
+    return float(1 - (1 - similarity**rows) ** bands)
