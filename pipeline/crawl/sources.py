@@ -1,0 +1,264 @@
+"""Where crawl files come from: files, folders, globs, path lists, https:// and s3://, all through one door."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+import fsspec
+import xxhash
+
+from pipeline.errors import GristmillError, UsageError
+
+#: What a crawl file is called; in folders and path lists by glob only these are taken, a file named by hand always is.
+CRAWL_SUFFIXES = tuple(
+    f".{kind}{packing}" for kind in ("warc", "arc", "wet", "warc.wet") for packing in ("", ".gz", ".zst")
+)
+_EDGE = 64 * 1024
+_REMOTE_BLOCK = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """`input_id` is 32 hex digits of xxh3_128 over size, first and last 64 KiB; `etag` changes when the file does."""
+
+    input_id: str
+    uri: str
+    size: int
+    etag: str
+
+    @property
+    def name(self) -> str:
+        return self.uri.rstrip("/").rpartition("/")[2]
+
+
+def expand(inputs: Sequence[str], *, base: str, files: int | None = None) -> list[str]:
+    """The crawl files that `inputs` name, sorted and unique; with `files`, that many of them, chosen by hash.
+
+    Raises UsageError naming an input that is missing or holds no crawl file.
+    """
+    if not inputs:
+        raise UsageError("no input: name WARC or WET files, folders, globs, s3:// or https:// addresses or *.paths lists")
+    found: set[str] = set()
+    for text in inputs:
+        found.update(_expand_one(text, base))
+    chosen = sorted(found)
+    if files is not None and files < len(chosen):
+        if files < 1:
+            raise UsageError(f"--files {files}: ask for one file at least")
+        chosen = sorted(sorted(chosen, key=lambda uri: (xxhash.xxh3_64_intdigest(uri), uri))[:files])
+    return chosen
+
+
+def identify(uri: str) -> InputFile:
+    """Size, identity and change mark of one file; reads its first and last 64 KiB. Raises UsageError when it cannot."""
+    try:
+        if not _is_remote(uri):
+            status = os.stat(uri)
+            with open(uri, "rb") as file:
+                return InputFile(_identity(file, status.st_size), uri, status.st_size,
+                                 f"{status.st_size}-{status.st_mtime_ns}")  # fmt: skip
+        system, path = _filesystem(uri)
+        info = system.info(path)
+        size = info.get("size")
+        if size is None:
+            raise GristmillError(f"input {uri}: the server does not say how long it is, so it cannot be read in parts")
+        if size == 0:
+            return InputFile(_digest(0, b"", b""), uri, 0, str(info.get("ETag") or 0))
+        first = system.cat_file(path, start=0, end=min(size, _EDGE))
+        last = first if size <= _EDGE else system.cat_file(path, start=size - _EDGE, end=size)
+        mark = info.get("ETag") or info.get("etag") or f"{size}-{info.get('LastModified') or info.get('mtime') or ''}"
+        return InputFile(_digest(size, first, last), uri, size, str(mark).strip('"'))
+    except GristmillError:
+        raise
+    except Exception as error:
+        raise UsageError(f"input {uri}: cannot be read ({_reason(error)})") from None
+
+
+def open_at(uri: str, offset: int = 0) -> BinaryIO:
+    """A seekable binary stream that stands at `offset`. Connections are made anew, so it may be called after a fork."""
+    if not _is_remote(uri):
+        stream = cast(BinaryIO, open(uri, "rb", buffering=0))  # noqa: SIM115 - the caller closes it
+    else:
+        system, path = _filesystem(uri)
+        stream = system.open(path, "rb", block_size=_REMOTE_BLOCK, cache_type="readahead")
+    if offset:
+        stream.seek(offset)
+    return stream
+
+
+def group_identical(files: Iterable[InputFile]) -> list[list[InputFile]]:
+    """Inputs with the same bytes, together; each group's first has the smallest name. Groups are sorted by (id, name).
+
+    Files that share an `input_id` are read whole and hashed; those that differ get ids of their own.
+    """
+    by_id: dict[str, list[InputFile]] = defaultdict(list)
+    for file in files:
+        by_id[file.input_id].append(file)
+    groups: list[list[InputFile]] = []
+    for input_id, members in by_id.items():
+        if len(members) == 1 or members[0].size <= 2 * _EDGE:
+            groups.append(members)
+            continue
+        by_hash: dict[str, list[InputFile]] = defaultdict(list)
+        for member in members:
+            by_hash[_full_hash(member.uri)].append(member)
+        if len(by_hash) == 1:
+            groups.append(members)
+            continue
+        for full, same in by_hash.items():
+            own = xxhash.xxh3_128_hexdigest(f"{input_id} {full}".encode())
+            groups.append([InputFile(own, f.uri, f.size, f.etag) for f in same])
+    for group in groups:
+        group.sort(key=lambda f: (f.name, f.uri))
+    return sorted(groups, key=lambda group: (group[0].input_id, group[0].name, group[0].uri))
+
+
+def _expand_one(text: str, base: str) -> list[str]:
+    if _is_path_list(text):
+        return _read_list(text, base)
+    if _is_remote(text):
+        return _expand_remote(text)
+    if os.path.isdir(text):
+        found = [
+            os.path.join(folder, name)
+            for folder, _, names in os.walk(text, followlinks=True)
+            for name in names
+            if is_crawl_file(name)
+        ]
+        if not found:
+            raise UsageError(f"input {text}: no crawl files in this folder (*.warc, *.warc.gz, *.wet.gz, *.arc.gz ...)")
+        return [os.path.abspath(f) for f in found]
+    if os.path.isfile(text):
+        if os.path.getsize(text) == 0:
+            raise UsageError(f"input {text}: the file is empty")
+        return [os.path.abspath(text)]
+    if glob.has_magic(text):
+        found = []
+        for path in glob.glob(text, recursive=True):
+            found += _expand_one(path, base) if not os.path.isdir(path) or _holds_crawl_files(path) else []
+        if not found:
+            raise UsageError(f"input {text}: nothing matches this pattern")
+        return found
+    raise UsageError(f"input {text}: no such file or folder")
+
+
+def is_crawl_file(name: str) -> bool:
+    """Whether a file's name is that of a crawl file."""
+    return name.lower().endswith(CRAWL_SUFFIXES)
+
+
+def _holds_crawl_files(folder: str) -> bool:
+    return any(is_crawl_file(name) for _, _, names in os.walk(folder, followlinks=True) for name in names)
+
+
+def _expand_remote(uri: str) -> list[str]:
+    if uri.startswith(("http://", "https://")):
+        return [uri]  # identify() says whether it is there
+    system, path = _filesystem(uri)
+    scheme = uri.partition("://")[0]
+    try:
+        if glob.has_magic(path):
+            found = [p for p in system.glob(path) if not p.endswith("/")]
+            if not found:
+                raise UsageError(f"input {uri}: nothing matches this pattern")
+        elif uri.endswith("/") or not system.isfile(path):
+            if not system.exists(path):
+                raise UsageError(f"input {uri}: no such object or prefix")
+            found = [p for p in system.find(path) if is_crawl_file(p)]
+            if not found:
+                raise UsageError(f"input {uri}: no crawl files under this prefix (*.warc.gz, *.wet.gz ...)")
+        else:
+            found = [path]
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"input {uri}: cannot be listed ({_reason(error)})") from None
+    return [f"{scheme}://{p}" for p in found]
+
+
+def _is_path_list(text: str) -> bool:
+    return text.endswith((".paths", ".paths.gz"))
+
+
+def _read_list(text: str, base: str) -> list[str]:
+    try:
+        if _is_remote(text):
+            system, path = _filesystem(text)
+            data = system.cat_file(path)
+        else:
+            with open(text, "rb") as file:
+                data = file.read()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        entries = [line.strip() for line in data.decode("utf-8").splitlines()]
+    except FileNotFoundError:
+        raise UsageError(f"input {text}: no such list") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise UsageError(f"input {text}: not a list of paths ({_reason(error)})") from None
+    except Exception as error:
+        raise UsageError(f"input {text}: cannot be read ({_reason(error)})") from None
+    entries = [entry for entry in entries if entry and not entry.startswith("#")]
+    if not entries:
+        raise UsageError(f"input {text}: the list is empty")
+    return [_resolve(entry, text, base) for entry in entries]
+
+
+def _resolve(entry: str, origin: str, base: str) -> str:
+    """An entry of the list `origin`: absolute ones stay, others are of the list's host, bucket or folder, else `base`."""
+    if _is_remote(entry):
+        return entry
+    if _is_remote(origin):
+        scheme, _, rest = origin.partition("://")
+        return f"{scheme}://{rest.partition('/')[0]}/{entry.lstrip('/')}"
+    if os.path.isabs(entry):
+        return entry
+    near = os.path.join(os.path.dirname(os.path.abspath(origin)), entry)
+    if os.path.exists(near):
+        return near
+    whole = f"{base.rstrip('/')}/{entry}"
+    return whole if _is_remote(whole) else os.path.abspath(whole)
+
+
+def _is_remote(uri: str) -> bool:
+    return "://" in uri and not uri.startswith("file://")
+
+
+def _filesystem(uri: str) -> tuple[Any, str]:
+    """A file system with connections of its own, in this process, and the path in it."""
+    system, path = fsspec.core.url_to_fs(uri, skip_instance_cache=True, use_listings_cache=False)
+    return system, path
+
+
+def _identity(file: BinaryIO, size: int) -> str:
+    first = file.read(_EDGE)
+    if size <= _EDGE:
+        return _digest(size, first, first)
+    file.seek(size - _EDGE)
+    return _digest(size, first, file.read(_EDGE))
+
+
+def _digest(size: int, first: bytes, last: bytes) -> str:
+    hasher = xxhash.xxh3_128(size.to_bytes(8, "little"))
+    hasher.update(first)
+    hasher.update(last)
+    return hasher.hexdigest()
+
+
+def _full_hash(uri: str) -> str:
+    hasher = xxhash.xxh3_128()
+    with open_at(uri) as stream:
+        while chunk := stream.read(_REMOTE_BLOCK):
+            hasher.update(chunk)
+    return hasher.hexdigest()
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
