@@ -189,7 +189,7 @@ class Recipe(Section):
         """Hash of the values at dotted `paths` (all of the recipe without any): what a stage's key is made of."""
         whole = self.model_dump(mode="json")
         chosen = {p: _get(whole, p) for p in paths} if paths else whole
-        return hashlib.sha256(json.dumps(chosen, sort_keys=not paths, ensure_ascii=False).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(chosen, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
 def nearest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:

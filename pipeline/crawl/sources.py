@@ -56,27 +56,36 @@ def expand(inputs: Sequence[str], *, base: str, files: int | None = None) -> lis
     return chosen
 
 
-def identify(uri: str) -> InputFile:
-    """Size, identity and change mark of one file; reads its first and last 64 KiB. Raises UsageError when it cannot."""
+def mark(uri: str) -> tuple[int, str]:
+    """Size and change mark (etag) of one file, without reading it. Raises UsageError when it cannot."""
     try:
         if not _is_remote(uri):
             status = os.stat(uri)
-            with open(uri, "rb") as file:
-                return InputFile(_identity(file, status.st_size), uri, status.st_size,
-                                 f"{status.st_size}-{status.st_mtime_ns}")  # fmt: skip
+            return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
         system, path = _filesystem(uri)
         info = system.info(path)
         size = info.get("size")
         if size is None:
-            raise GristmillError(f"input {uri}: the server does not say how long it is, so it cannot be read in parts")
-        if size == 0:
-            return InputFile(_digest(0, b"", b""), uri, 0, str(info.get("ETag") or 0))
-        first = system.cat_file(path, start=0, end=min(size, _EDGE))
-        last = first if size <= _EDGE else system.cat_file(path, start=size - _EDGE, end=size)
-        mark = info.get("ETag") or info.get("etag") or f"{size}-{info.get('LastModified') or info.get('mtime') or ''}"
-        return InputFile(_digest(size, first, last), uri, size, str(mark).strip('"'))
-    except GristmillError:
+            raise UsageError(f"input {uri}: the server does not say how long it is, so it cannot be read in parts")
+        etag = info.get("ETag") or info.get("etag") or f"{size}-{info.get('LastModified') or info.get('mtime') or ''}"
+        return int(size), str(etag).strip('"')
+    except UsageError:
         raise
+    except Exception as error:
+        raise UsageError(f"input {uri}: cannot be read ({_reason(error)})") from None
+
+
+def identify(uri: str) -> InputFile:
+    """Size, identity and change mark of one file; reads its first and last 64 KiB. Raises UsageError when it cannot."""
+    size, etag = mark(uri)
+    try:
+        if not _is_remote(uri):
+            with open(uri, "rb") as file:
+                return InputFile(_identity(file, size), uri, size, etag)
+        system, path = _filesystem(uri)
+        first = system.cat_file(path, start=0, end=min(size, _EDGE)) if size else b""
+        last = first if size <= _EDGE else system.cat_file(path, start=size - _EDGE, end=size)
+        return InputFile(_digest(size, first, last), uri, size, etag)
     except Exception as error:
         raise UsageError(f"input {uri}: cannot be read ({_reason(error)})") from None
 

@@ -1,0 +1,87 @@
+"""The `gristmill` command: one verb per module of `jobs/`, each with `add_arguments(parser)` and `run(args) -> status`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from pipeline.errors import GristmillError
+from pipeline.recipe import nearest
+
+#: verb -> (module, one line of help). Modules are imported only when their verb is called: Spark and torch are slow to load.
+VERBS: dict[str, tuple[str, str]] = {
+    "sample": ("jobs.sample", "write a small, realistic crawl segment to try things on"),
+    "curate": ("jobs.curate", "the main job: crawl segments in, Parquet shards and an honest funnel out"),
+    "report": ("jobs.report", "print a run's funnel, write its HTML report"),
+    "why": ("jobs.why", "one record's way through a run: every signal, rule and duplicate"),
+    "rules": ("jobs.rules", "what-if: the funnel under other thresholds, from stored signals"),
+    "dups": ("jobs.dups", "a run's clusters of duplicates"),
+    "export": ("jobs.export", "rejected or kept rows as JSON lines"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; 0 = done, 1 = the run failed, 2 = wrong usage or recipe."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
+        print(f"gristmill: unknown command {arguments[0]!r}{nearest(arguments[0], VERBS)}", file=sys.stderr)
+        return 2
+    verb = arguments[0] if arguments and arguments[0] in VERBS else None
+    try:
+        args = _parser(verb).parse_args(arguments)
+    except SystemExit as stop:  # argparse's own way to end; tests and notebooks call main()
+        return int(stop.code or 0)
+    return guarded(args)
+
+
+def guarded(args: argparse.Namespace) -> int:
+    """Run the chosen verb; whatever goes wrong becomes one line on stderr (with a traceback under GRISTMILL_DEBUG=1)."""
+    try:
+        return int(args.run(args))
+    except GristmillError as error:
+        message, status = str(error), error.exit_status
+    except KeyboardInterrupt:
+        message, status = "interrupted; the same command goes on where this one stopped", 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader (head, less) has gone: nothing to say
+        return 0
+    except Exception as error:
+        message, status = f"{type(error).__name__}: {_first_line(error)} (GRISTMILL_DEBUG=1 shows where)", 1
+    if os.environ.get("GRISTMILL_DEBUG"):
+        traceback.print_exc()
+    print(f"gristmill: {message}", file=sys.stderr)
+    return status
+
+
+def single(module: str, argv: Sequence[str] | None = None) -> int:
+    """One verb as a script of its own, for `spark-submit jobs/VERB.py …`."""
+    job = importlib.import_module(module)
+    parser = argparse.ArgumentParser(prog=module, description=job.__doc__)
+    job.add_arguments(parser)
+    parser.set_defaults(run=job.run)
+    return guarded(parser.parse_args(argv))
+
+
+def _parser(verb: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gristmill", description="Crawl segments in, training data out.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, (module, line) in VERBS.items():
+        command = commands.add_parser(name, help=line, description=line)
+        if name == verb:
+            job = importlib.import_module(module)
+            job.add_arguments(command)
+            command.set_defaults(run=job.run)
+    return parser
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else "no message"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""What runs on executors to make one part of `records/`: a crawl file, or a stretch of one, becomes annotated rows.
+
+A supervised child (pipeline/crawl/supervise.py) reads and annotates; the task's process writes Parquet and keeps the
+reader's books. A part and its receipt are written before the task reports, so a killed run loses unfinished tasks only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+from pipeline.annotate import Row, Source, Tools, annotate, clear_measured, describe, describe_gap, measure
+from pipeline.crawl import sources, warc
+from pipeline.crawl.supervise import Outcome, SourceError, supervised
+from pipeline.datasets import RECORDS
+from pipeline.errors import GristmillError
+from pipeline.inputs import PlannedInput
+from pipeline.recipe import Recipe
+from pipeline.storage import Part, PartWriter, RowReader, Storage
+
+_FLUSH_ROWS = 256
+_FLUSH_CHARS = 4 << 20
+
+#: ordinal of an event, and where a reader can start to come to it again: offset and ordinal of the first event there
+Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What one task reads of an input: all of it, or from one record boundary to another."""
+
+    index: int = 0
+    count: int = 1
+    start_offset: int = 0
+    start_ordinal: int = 0
+    end_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartTask:
+    source: PlannedInput
+    stretch: Stretch
+    extract_key: str
+    measure_key: str
+    measure_from: str | None = None  #: a part of `records/` with texts to measure again, else the crawl file is read
+    books: dict[str, Any] = field(default_factory=dict)  #: the reader's, of the part that is measured again
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.input_id}-{self.stretch.index:05d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The input could not be read to its end; nothing of it is committed."""
+
+    uri: str
+    cause: str
+
+
+def make_part(task: PartTask, recipe: Recipe, storage: Storage) -> Part | Failed:
+    """Write the task's part and its receipt."""
+    tools = _tools(recipe.model_dump_json())
+    books: dict[str, Any] = dict(task.books)
+    rows = _measured_again(task, storage, tools) if task.measure_from else _annotated(task, tools, books)
+    try:
+        with PartWriter(storage, "records", task.name, RECORDS) as writer:
+            for batch in _batches(rows):
+                writer.write(batch)
+            books.update(
+                input_id=task.source.input_id,
+                stretch=task.stretch.index,
+                stretches=task.stretch.count,
+                extract_key=task.extract_key,
+                measure_key=task.measure_key,
+                texts="all",
+            )
+            part = writer.close(books)
+    except (OSError, SourceError) as error:
+        return Failed(task.source.uri, str(error) or type(error).__name__)
+    storage.put_receipt("records", task.name, [part])
+    return part
+
+
+def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[Row]:
+    """Rows of the task's stretch of the crawl file; `books` receives what the reader saw."""
+    limits, stretch, planned = tools.recipe.limits, task.stretch, task.source
+
+    def open_items(after: Key | None) -> Iterator[tuple[Key, tuple[warc.Event, Source]]]:
+        ordinal, offset, first = after or (-1, stretch.start_offset, stretch.start_ordinal)
+        with sources.open_at(planned.uri, 0) as stream:
+            crawl = warc.crawl_name(stream) or tools.recipe.input.crawl
+            source = Source(planned.input_id, planned.warc_file, crawl)
+            stream.seek(offset)
+            for event in warc.read(
+                stream, start_offset=offset, start_ordinal=first, end_offset=stretch.end_offset, limits=limits
+            ):
+                if event.ordinal > ordinal:
+                    yield (event.ordinal, event.offset, event.first_ordinal), (event, source)
+
+    def handle(item: tuple[warc.Event, Source]) -> _Seen:
+        event, source = item
+        if isinstance(event, warc.Record):
+            return _Seen("record", event.covered, event.warc_type, annotate(event, source, tools))
+        return note(item)
+
+    def note(item: tuple[warc.Event, Source]) -> _Seen:
+        event, source = item
+        if isinstance(event, warc.Record):
+            return _Seen("record", event.covered, event.warc_type, describe(event, source))
+        if isinstance(event, warc.Gap):
+            return _Seen("gap", event.covered, event.cause, describe_gap(event, source))
+        return _Seen("skipped", event.covered, event.warc_type, None)
+
+    by_type: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    gaps: list[dict[str, Any]] = []
+    at, ordinal = stretch.start_offset, stretch.start_ordinal
+    for outcome in _watched(open_items, handle, note, tools):
+        seen: _Seen = outcome.value
+        if outcome.key[0] != ordinal or (seen.kind == "gap" and outcome.key[1] != at):
+            raise SourceError(f"{planned.uri}: the reader skipped from record {ordinal} to {outcome.key[0]}")
+        ordinal += 1
+        at += seen.covered
+        if seen.kind == "skipped":
+            skipped[seen.what] += 1
+        elif seen.kind == "gap":
+            gaps.append({"offset": outcome.key[1], "length": seen.covered, "cause": seen.what})
+        else:
+            by_type[seen.what] += 1
+        if seen.row is not None:
+            yield _with_verdict(seen.row, outcome)
+    books.update(
+        records_by_type=dict(sorted(by_type.items())),
+        skipped_by_type=dict(sorted(skipped.items())),
+        gaps=gaps,
+        bytes_covered=at - stretch.start_offset,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One event of the reader as it crosses from the child. `what`: the record's type, or a gap's cause."""
+
+    kind: Literal["record", "gap", "skipped"]
+    covered: int
+    what: str
+    row: Row | None
+
+
+def _measured_again(task: PartTask, storage: Storage, tools: Tools) -> Iterator[Row]:
+    """Rows of a stored part with all that is measured on a text measured anew; the crawl is not read."""
+    path = str(task.measure_from)
+
+    def open_items(after: int | None) -> Iterator[tuple[int, Row]]:
+        with RowReader(storage, path) as reader:
+            for positions, table in reader.read(range(0 if after is None else after + 1, reader.num_rows)):
+                yield from zip(positions.tolist(), table.to_pylist(), strict=True)
+
+    def handle(row: Row) -> Row:
+        return row if row["text"] is None else measure(clear_measured(row), tools)
+
+    for outcome in _watched(open_items, handle, clear_measured, tools):
+        yield _with_verdict(outcome.value, outcome)
+
+
+def _watched(open_items: Any, handle: Any, note: Any, tools: Tools) -> Iterator[Outcome[Any]]:
+    limits = tools.recipe.limits
+    return supervised(
+        open_items, handle, describe=note, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib
+    )
+
+
+def _with_verdict(row: Row, outcome: Outcome[Any]) -> Row:
+    """A document that cost its process the time, the memory or its life ends at `extract`, without text."""
+    if outcome.verdict != "ok":
+        row.update(stage="extract", reason=outcome.verdict, detail=outcome.detail, text=None, title=None)
+    return row
+
+
+def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    chars = 0
+    for row in rows:
+        batch.append(row)
+        chars += len(row.get("text") or "") + len(row.get("edited") or "")
+        if len(batch) >= _FLUSH_ROWS or chars >= _FLUSH_CHARS:
+            yield batch
+            batch, chars = [], 0
+    if batch:
+        yield batch
+
+
+@lru_cache(maxsize=1)
+def _tools(recipe: str) -> Tools:
+    """Loaded and warmed once per worker process, before any child is forked from it."""
+    tools = Tools(Recipe.model_validate_json(recipe))
+    tools.warm()
+    return tools
