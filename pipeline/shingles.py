@@ -16,11 +16,11 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cache
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from pipeline.compiled import njit
 from pipeline.recipe import Dedup
 
 #: Thai to Lao, Burmese, Khmer, kana, Han: scripts without spaces between words (first and last code point).
@@ -51,7 +51,7 @@ class Shingles:
     by_character: bool
 
 
-def measure(text: str, settings: Dedup) -> Shingles:
+def shingle(text: str, settings: Dedup) -> Shingles:
     """Exact hash and shingle hashes of `text`, in linear time; lone surrogates count as separators."""
     stream, by_character = _unit_stream(text, settings.fold_numbers)
     if len(stream) == 0:
@@ -65,17 +65,17 @@ def measure(text: str, settings: Dedup) -> Shingles:
 
 def shingle_hashes(text: str, settings: Dedup) -> Hashes:
     """Sorted unique 32-bit hashes of the text's shingles; empty where there is no word character."""
-    return measure(text, settings).hashes
+    return shingle(text, settings).hashes
 
 
 def exact_hash(text: str, settings: Dedup) -> str:
     """xxh3_128 (32 hex digits) of the unit stream: UTF-32-LE of the words joined by one space, or of the characters."""
-    return measure(text, settings).exact_hash
+    return shingle(text, settings).exact_hash
 
 
-def shingle_hash(shingle: bytes) -> int:
+def shingle_hash(one: bytes) -> int:
     """The 32-bit hash of one shingle, given as UTF-8 of its units joined by single spaces: a datasketch `hashfunc`."""
-    units = shingle.decode("utf-8").split(" ")
+    units = one.decode("utf-8").split(" ")
     stream = np.frombuffer(" ".join(units).encode("utf-32-le"), np.uint32)
     return int(_hash_shingles(_word_hashes(stream), len(units))[0])
 
@@ -174,8 +174,10 @@ def _composing() -> frozenset[str]:
 # --------------------------------------------------------------------------------------------------------- kernels
 
 
-@numba.njit(cache=True, nogil=True)
-def _separate(points, entries, expansions, unspaced, out):  # type: ignore[no-untyped-def]
+@njit
+def _separate(
+    points: Hashes, entries: Hashes, expansions: Hashes, unspaced: npt.NDArray[np.bool_], out: Hashes
+) -> tuple[int, int, int]:
     """Words joined by single separators into `out`; (length, word characters, unspaced ones), length -1 = not known.
 
     `out` has room for two per point; a text whose expansions need more is not known either.
@@ -224,8 +226,8 @@ def _separate(points, entries, expansions, unspaced, out):  # type: ignore[no-un
     return length, chars, n_unspaced
 
 
-@numba.njit(cache=True, nogil=True)
-def _mix(x):  # type: ignore[no-untyped-def]
+@njit
+def _mix(x: np.uint64) -> np.uint64:
     """The 64-bit finalizer of MurmurHash3."""
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)
@@ -234,8 +236,8 @@ def _mix(x):  # type: ignore[no-untyped-def]
     return x ^ (x >> np.uint64(33))
 
 
-@numba.njit(cache=True, nogil=True)
-def _word_hashes(stream):  # type: ignore[no-untyped-def]
+@njit
+def _word_hashes(stream: Hashes) -> npt.NDArray[np.uint64]:
     """64-bit hash of each word; a word of one character hashes to its code point, mixed later as characters are."""
     n = 1
     for i in range(len(stream)):
@@ -254,8 +256,8 @@ def _word_hashes(stream):  # type: ignore[no-untyped-def]
     return hashes
 
 
-@numba.njit(cache=True, nogil=True)
-def _hash_shingles(units, n):  # type: ignore[no-untyped-def]
+@njit
+def _hash_shingles(units: npt.NDArray[np.uint64], n: int) -> Hashes:
     """32-bit hash of each run of `n` units: a rolling polynomial of mixed units, its length and a last mix.
 
     The order counts, the cost does not depend on `n`, and a shorter text is one shingle.

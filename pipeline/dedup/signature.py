@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from functools import cache
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.compiled import njit
 from pipeline.errors import GristmillError
 from pipeline.recipe import Dedup
 from pipeline.shingles import HASH_VERSION, Hashes
@@ -21,11 +21,11 @@ from pipeline.shingles import HASH_VERSION, Hashes
 STORED = 1024
 _HEAD = 128
 
-Parameters = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
+Longs = npt.NDArray[np.uint64]
 
 
 @cache
-def parameters(permutations: int, seed: int) -> Parameters:
+def parameters(permutations: int, seed: int) -> tuple[Hashes, Hashes]:
     """(a, b) of every permutation, drawn as datasketch 2.0 draws them."""
     generator = np.random.RandomState(seed)
     a = generator.randint(0, 1 << 31, permutations, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
@@ -36,7 +36,7 @@ def parameters(permutations: int, seed: int) -> Parameters:
 def minhash(hashes: Hashes, permutations: int, seed: int) -> Hashes:
     """uint32[permutations] of a non-empty set of shingle hashes."""
     a, b = parameters(permutations, seed)
-    return _minima(hashes, a, b)  # type: ignore[no-any-return]
+    return _minima(hashes, a, b)
 
 
 def signature(hashes: Hashes, settings: Dedup) -> Hashes:
@@ -84,7 +84,7 @@ def check_scheme(stored: str, settings: Dedup, where: str) -> None:
         )
 
 
-def buckets(signatures: Hashes, settings: Dedup, salts: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+def buckets(signatures: Hashes, settings: Dedup, salts: Longs) -> npt.NDArray[np.int64]:
     """LSH bucket of each band: int64[documents, bands] of stored signatures uint32[documents, stored_length].
 
     `salts` (one per document) keep apart what must not meet, for example languages.
@@ -93,7 +93,7 @@ def buckets(signatures: Hashes, settings: Dedup, salts: npt.NDArray[np.uint64]) 
         bands = _salt_stored(np.ascontiguousarray(signatures[:, _HEAD:]), salts)
     else:
         bands = _salt_bands(signatures, settings.bands, settings.rows, salts)
-    return bands.view(np.int64)  # type: ignore[no-any-return]
+    return bands.view(np.int64)
 
 
 def sketches(signatures: Hashes, settings: Dedup) -> npt.NDArray[np.uint8]:
@@ -116,8 +116,8 @@ def single_shingle(signatures: Hashes, settings: Dedup) -> npt.NDArray[np.bool_]
     return single
 
 
-@numba.njit(cache=True, nogil=True)
-def _minima(hashes, a, b):  # type: ignore[no-untyped-def]
+@njit
+def _minima(hashes: Hashes, a: Hashes, b: Hashes) -> Hashes:
     mixed = np.empty(len(hashes), np.uint32)
     for i in range(len(hashes)):
         h = np.uint32(hashes[i])
@@ -137,25 +137,25 @@ def _minima(hashes, a, b):  # type: ignore[no-untyped-def]
     return minima
 
 
-@numba.njit(cache=True, nogil=True)
-def _fold(h, value):  # type: ignore[no-untyped-def]
+@njit
+def _fold(h: np.uint64, value: np.unsignedinteger) -> np.uint64:
     h = (h ^ np.uint64(value)) * np.uint64(0xFF51AFD7ED558CCD)
     return h ^ (h >> np.uint64(32))
 
 
-@numba.njit(cache=True, nogil=True)
-def _band_hashes(minima, bands, rows):  # type: ignore[no-untyped-def]
+@njit
+def _band_hashes(minima: Hashes, bands: int, rows: int) -> Longs:
     out = np.empty(bands, np.uint64)
     for band in range(bands):
-        h = _fold(np.uint64(0x9E3779B97F4A7C15), band)
+        h = _fold(np.uint64(0x9E3779B97F4A7C15), np.uint64(band))
         for row in range(rows):
             h = _fold(h, minima[band * rows + row])
         out[band] = h
     return out
 
 
-@numba.njit(cache=True, nogil=True)
-def _salt_bands(signatures, bands, rows, salts):  # type: ignore[no-untyped-def]
+@njit
+def _salt_bands(signatures: Hashes, bands: int, rows: int, salts: Longs) -> Longs:
     out = np.empty((len(signatures), bands), np.uint64)
     for i in range(len(signatures)):
         hashes = _band_hashes(signatures[i], bands, rows)
@@ -164,8 +164,8 @@ def _salt_bands(signatures, bands, rows, salts):  # type: ignore[no-untyped-def]
     return out
 
 
-@numba.njit(cache=True, nogil=True)
-def _salt_stored(stored, salts):  # type: ignore[no-untyped-def]
+@njit
+def _salt_stored(stored: Hashes, salts: Longs) -> Longs:
     out = np.empty((len(stored), stored.shape[1]), np.uint64)
     for i in range(len(stored)):
         for band in range(stored.shape[1]):
