@@ -1,1 +1,1 @@
-"""Looking at a finished run: datasets -> funnel, rule analysis, length skew, one record's way, HTML. Reads, never counts twice."""
+"""Looking at a finished run: datasets -> funnel, rule analysis, length skew, one record's way, HTML."""

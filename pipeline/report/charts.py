@@ -12,8 +12,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 10, 34
 
 
 def bar(parts: Sequence[tuple[float, str, str]], title: str) -> Markup:
-    """One horizontal bar of stacked (share 0..1, class, label) parts, as wide as its cell: no text, so it may stretch."""
-    rects, left = [], 0.0
+    """One horizontal bar of stacked (share 0..1, class, label) parts, as wide as its cell."""
+    rects: list[Markup] = []
+    left = 0.0
     for share, class_, label in parts:
         if share > 0:
             rects.append(
@@ -56,7 +57,7 @@ def histogram(
     gap = min(2.0, step * 0.15)
     shapes: list[Markup] = [*_y_axis(ticks, scale, plot_width, plot_height)]
     for i in range(n):
-        bottom = _TOP + plot_height
+        bottom = float(_TOP + plot_height)
         for name, class_, values in series:
             tall = values[i] * scale
             if tall <= 0:

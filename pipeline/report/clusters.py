@@ -20,7 +20,7 @@ _COLUMNS = ("record_id", "kept_id", "kept_run", "similarity", "kind", "cluster_s
 
 @dataclass
 class Duplicates:
-    """`sizes`: cluster size -> clusters of that size (survivor included). `similarities`: near ones, bins over [0, 1]."""
+    """`sizes`: cluster size, survivor included -> clusters. `similarities`: near ones, in bins over [0, 1]."""
 
     removed: int = 0
     kinds: Counter[str] = field(default_factory=Counter)

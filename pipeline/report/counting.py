@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -81,7 +82,7 @@ def skew(before: Lengths, after: Lengths) -> float | None:
         present = a > 0
         return float(np.sum(a[present] * np.log2(a[present] / middle[present])))
 
-    return max(0.0, (divergence(p) + divergence(q)) / 2) ** 0.5
+    return math.sqrt(max(0.0, (divergence(p) + divergence(q)) / 2))
 
 
 class Breakdown:

@@ -11,7 +11,24 @@ from pipeline.report.numbers import printable
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9:-]*\Z")
 #: Elements whose content a browser does not read as escaped text, or that load or run something: never made here.
-_FORBIDDEN = frozenset(["script", "iframe", "object", "embed", "link", "a", "img", "form", "base", "foreignObject", "use", "image", "animate", "set"])
+_FORBIDDEN = frozenset(
+    [
+        "script",
+        "iframe",
+        "object",
+        "embed",
+        "link",
+        "a",
+        "img",
+        "form",
+        "base",
+        "foreignObject",
+        "use",
+        "image",
+        "animate",
+        "set",
+    ]
+)
 
 
 class Markup(str):
@@ -40,6 +57,13 @@ def tag(name: str, *children: Child, **attributes: str | float | None) -> Markup
             raise ValueError(f"not an attribute of a report: {key}")
         parts.append(f' {key}="{escape(_number(value) if isinstance(value, float) else str(value))}"')
     return Markup(f"<{name}{''.join(parts)}>{join(children)}</{name}>")
+
+
+def jump(fragment: str, text: str) -> Markup:
+    """The only kind of link there is: to a section of this page, by a name of ours."""
+    if not re.fullmatch(r"[a-z]+", fragment):
+        raise ValueError(f"not a section's name: {fragment}")
+    return Markup(f'<a href="#{fragment}">{escape(text)}</a>')
 
 
 def join(children: Iterable[Child]) -> Markup:

@@ -118,7 +118,7 @@ def width(text: str) -> int:
 
 
 def table(rows: list[list[str]], align: str, *, header: bool = True, indent: str = "") -> str:
-    """Rows as aligned columns; `align` has one of `<` or `>` per column. The first row is a header with a rule below."""
+    """Rows as aligned columns; `align` has one of `<` or `>` per column. The first row is the header."""
     widths = [max(width(row[i]) for row in rows) for i in range(len(align))]
     lines = [indent + _line(row, widths, align) for row in rows]
     if header:

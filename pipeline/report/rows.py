@@ -50,9 +50,16 @@ def find_values(run: Run, column: str, values: set[str], *, unique: bool = False
 
 
 def fetch(
-    run: Run, places: Mapping[str, Place], columns: Sequence[str] | None = None, dataset: str = "records"
+    run: Run,
+    places: Mapping[str, Place],
+    columns: Sequence[str] | None = None,
+    dataset: str = "records",
+    cut: int | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Rows at `places`, keyed by record id; `dataset` is `records` or the `verdicts` beside them."""
+    """Rows at `places`, keyed by record id; `dataset` is `records` or the `verdicts` beside them.
+
+    With `cut`, strings are cut to so many characters before they leave Arrow: a huge page costs no memory here.
+    """
     by_part: dict[int, dict[int, str]] = defaultdict(dict)
     for record_id, (part, row) in places.items():
         by_part[part][row] = record_id
@@ -61,9 +68,18 @@ def fetch(
     for part in sorted(by_part):
         wanted = by_part[part]
         for positions, table in read_rows(run.storage, paths[part], sorted(wanted), columns):
+            table = table if cut is None else _cut(table, cut)
             for position, row in zip(positions.tolist(), table.to_pylist(), strict=True):
                 result[wanted[position]] = row
     return result
+
+
+def _cut(table: pa.Table, length: int) -> pa.Table:
+    columns = [
+        pc.utf8_slice_codeunits(column, 0, length) if pa.types.is_string(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
 
 
 def _may_hold(group: Any, column: str, values: set[str]) -> bool:

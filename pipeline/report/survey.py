@@ -221,7 +221,7 @@ def _sample_signals(survey: Survey, records: pa.RecordBatch, stages: Integers) -
     chosen = chosen.append_column("kept", pa.array(stages == KEPT)).filter(pa.array(stages >= QUALITY))
     if survey.signal_sample is not None:
         chosen = pa.concat_tables([survey.signal_sample, chosen])
-    survey.signal_sample = chosen.take(chosen["record_id"].combine_chunks().argsort()[:_SIGNALS_SAMPLED])
+    survey.signal_sample = chosen.take(pc.sort_indices(chosen["record_id"])[:_SIGNALS_SAMPLED]).combine_chunks()
 
 
 def _integers(column: pa.Array) -> Integers:
