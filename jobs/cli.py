@@ -47,7 +47,9 @@ def guarded(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         message, status = "interrupted; the same command goes on where this one stopped", 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader (head, less) has gone: nothing to say
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the reader (head, less) has gone: nothing to say
         return 0
     except Exception as error:
         message, status = f"{type(error).__name__}: {_first_line(error)} (GRISTMILL_DEBUG=1 shows where)", 1

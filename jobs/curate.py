@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pipeline import recipe
-    from pipeline.run import curate
+    from pipeline.run.curate import curate
 
     wanted = recipe.load(args.recipe, args.overrides)
     outcome = curate(args.inputs, args.out, wanted, master=args.master, files=args.files)

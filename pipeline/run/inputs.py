@@ -35,7 +35,9 @@ class Plan:
     failed: dict[str, str] = field(default_factory=dict)  #: uri -> why it could not even be opened
 
     def failed_lines(self) -> list[str]:
-        return [f"{uri}: {why}; everything else is done, run the same command again" for uri, why in self.failed.items()]
+        return [
+            f"{uri}: {why}; everything else is done, run the same command again" for uri, why in self.failed.items()
+        ]
 
 
 def make_plan(storage: Storage, inputs: Sequence[str], recipe: Recipe, files: int | None) -> Plan:

@@ -7,7 +7,7 @@ reader's books. A part and its receipt are written before the task reports, so a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -16,11 +16,12 @@ from pipeline.annotate import Row, Source, Tools, annotate, clear_measured, desc
 from pipeline.crawl import sources, warc
 from pipeline.crawl.supervise import Outcome, SourceError, supervised
 from pipeline.datasets import RECORDS
-from pipeline.errors import GristmillError
-from pipeline.inputs import PlannedInput
-from pipeline.recipe import Recipe
+from pipeline.recipe import Limits, Recipe
+from pipeline.run.inputs import PlannedInput
 from pipeline.storage import Part, PartWriter, RowReader, Storage
 
+#: What the reader saw of a stretch, kept with its part: `inputs/` is made of it.
+READER_BOOKS = ("records_by_type", "skipped_by_type", "gaps", "bytes_covered")
 _FLUSH_ROWS = 256
 _FLUSH_CHARS = 4 << 20
 
@@ -121,7 +122,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
     at, ordinal = stretch.start_offset, stretch.start_ordinal
     for outcome in _watched(open_items, handle, note, tools):
         seen: _Seen = outcome.value
-        if outcome.key[0] != ordinal or (seen.kind == "gap" and outcome.key[1] != at):
+        if outcome.key[:2] != (ordinal, at):
             raise SourceError(f"{planned.uri}: the reader skipped from record {ordinal} to {outcome.key[0]}")
         ordinal += 1
         at += seen.covered
@@ -169,9 +170,7 @@ def _measured_again(task: PartTask, storage: Storage, tools: Tools) -> Iterator[
 
 def _watched(open_items: Any, handle: Any, note: Any, tools: Tools) -> Iterator[Outcome[Any]]:
     limits = tools.recipe.limits
-    return supervised(
-        open_items, handle, describe=note, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib
-    )
+    return supervised(open_items, handle, describe=note, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib)
 
 
 def _with_verdict(row: Row, outcome: Outcome[Any]) -> Row:
@@ -200,3 +199,42 @@ def _tools(recipe: str) -> Tools:
     tools = Tools(Recipe.model_validate_json(recipe))
     tools.warm()
     return tools
+
+
+def cut_points(planned: PlannedInput, every: int, limits: Limits) -> list[tuple[int, int]] | Failed:
+    """(offset, ordinal) where the stretches of a large file begin."""
+    try:
+        with sources.open_at(planned.uri) as stream:
+            return warc.split_points(stream, every, limits)
+    except OSError as error:
+        return Failed(planned.uri, str(error) or type(error).__name__)
+
+
+def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mapping[str, str]) -> Row:
+    """The input's row of `inputs/`, out of the books of its parts."""
+    row: Row = {"input_id": planned.input_id, "uri": planned.uri, "size": planned.size, "etag": planned.etag}
+    if parts is None:
+        return row | {"status": "failed", "detail": failed.get(planned.uri, "not read")}
+    by_type: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    gaps: list[dict[str, Any]] = []
+    covered = 0
+    for part in parts:
+        by_type.update(part.meta["records_by_type"])
+        skipped.update(part.meta["skipped_by_type"])
+        gaps.extend(part.meta["gaps"])
+        covered += part.meta["bytes_covered"]
+    status = "ok" if not gaps else "damaged" if by_type or skipped else "skipped"
+    return row | {
+        "status": status,
+        "detail": "no crawl record in it" if status == "skipped" else None,
+        "records_by_type": dict(sorted(by_type.items())),
+        "skipped_by_type": dict(sorted(skipped.items())),
+        "gaps": gaps,
+        "bytes_covered": covered,
+    }
+
+
+def unread_row(uri: str, why: str) -> Row:
+    """A file that could not even be opened."""
+    return {"uri": uri, "status": "failed", "detail": why}

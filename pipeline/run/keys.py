@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -52,14 +53,45 @@ def digest(*parts: Any) -> str:
 
 def stage_key(stage: str, recipe: Recipe, *inputs: Any) -> str:
     """Key of `stage` under `recipe`; `inputs` are the keys of what it reads."""
-    return digest(
-        stage,
-        VERSIONS[stage],
-        recipe.digest(*RECIPE_KEYS[stage]),
-        {name: version(name) for name in LIBRARIES[stage]},
-        {name: file_hash(name) for name in _files(stage, recipe)},
-        inputs,
-    )
+    return digest(stage, ingredients(stage, recipe), inputs)
+
+
+def ingredients(stage: str, recipe: Recipe) -> dict[str, str]:
+    """Name -> value of all that `stage` depends on besides its inputs: kept with its output to say what changed."""
+    whole = recipe.model_dump(mode="json")
+    found = {"version": str(VERSIONS[stage])}
+    found |= {path: json.dumps(_at(whole, path)) for path in RECIPE_KEYS[stage]}
+    found |= {name: version(name) for name in LIBRARIES[stage]}
+    found |= {name: file_hash(name) for name in _files(stage, recipe)}
+    return found
+
+
+def part_keys(input_id: str, warc_file: str, recipe: Recipe) -> tuple[str, str]:
+    """(extract key, measure key) of every part of an input's records."""
+    extract = stage_key("extract", recipe, input_id, warc_file, recipe.input.crawl)
+    return extract, stage_key("measure", recipe, extract)
+
+
+def duplicates_key(recipe: Recipe, measure_keys: Iterable[str]) -> str:
+    """Of `duplicates/`, made of the inputs with these measure keys."""
+    return stage_key("dedup", recipe, stage_key("judge", recipe, sorted(set(measure_keys))))
+
+
+def verdicts_key(recipe: Recipe, duplicates: str) -> str:
+    return stage_key("judge", recipe, duplicates)
+
+
+def shards_key(recipe: Recipe, verdicts: str) -> str:
+    """Names the published state; it is the `run_id`."""
+    return stage_key("publish", recipe, verdicts)
+
+
+def changes(stage: str, recipe: Recipe, old: dict[str, str] | None) -> str:
+    """What of `stage`'s ingredients differs from `old`, for people; empty where nothing does."""
+    if not old:
+        return ""
+    now = ingredients(stage, recipe)
+    return ", ".join(name for name in sorted({*now, *old}) if now.get(name) != old.get(name))
 
 
 @cache
@@ -83,6 +115,12 @@ def file_hash(path: str) -> str:
         return "absent"
 
 
+def _at(tree: Any, path: str) -> Any:
+    for name in path.split("."):
+        tree = tree[name]
+    return tree
+
+
 def _files(stage: str, recipe: Recipe) -> list[str]:
     """Files named in the recipe that `stage` reads (`builtin:` ones change with the stage's VERSION)."""
     named: tuple[str | None, ...] = ()
@@ -94,3 +132,9 @@ def _files(stage: str, recipe: Recipe) -> list[str]:
     elif stage == "publish":
         named = (recipe.publish.tokenizer,)
     return [name for name in named if name and not name.startswith("builtin:")]
+
+
+def model_files(recipe: Recipe) -> list[str]:
+    """Files that every executor needs: the preflight compares them."""
+    named = [recipe.language.model, *(_files("extract", recipe)), *(_files("measure", recipe))]
+    return sorted(set(named))

@@ -1,0 +1,144 @@
+"""Stored records as Spark rows: judged, without texts. What dedup, verdicts and publishing have in common.
+
+Spark moves ids, keys and small numbers; Parquet is read inside tasks, by pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from pipeline.quality import judge
+from pipeline.recipe import Recipe
+from pipeline.storage import Part, RowReader, Storage
+
+#: What dedup and publishing want to know of a judged-in record, besides `part` and `row`: where it is stored.
+DOCUMENT_SCHEMA = (
+    "record_id string, lang string, exact_hash string, signature array<bigint>, quality_score double, "
+    "n_words bigint, n_chars bigint, part string, row bigint"
+)
+_DOCUMENT = pa.schema(
+    [
+        ("record_id", pa.string()),
+        ("lang", pa.string()),
+        ("exact_hash", pa.string()),
+        ("signature", pa.list_(pa.int64())),
+        ("quality_score", pa.float64()),
+        ("n_words", pa.int64()),
+        ("n_chars", pa.int64()),
+        ("part", pa.string()),
+        ("row", pa.int64()),
+    ]
+)
+_PARTS_PER_TASK = 64
+
+
+def part_rows(spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
+    """One row (`part`) per file, spread so that every core has work."""
+    tasks = min(len(parts), max(len(parts) // _PARTS_PER_TASK, 2 * spark.sparkContext.defaultParallelism))
+    rows = [(part.path,) for part in parts]
+    return spark.createDataFrame(rows, "part string").repartition(max(1, tasks))
+
+
+def documents(
+    spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part], *, signatures: bool
+) -> DataFrame:
+    """The records that language and quality let pass (DOCUMENT_SCHEMA); `signature` is null unless asked for."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        columns = [f.name for f in _DOCUMENT if f.name not in ("part", "row")]
+        wanted = [c for c in columns if signatures or c != "signature"]
+        for path in _paths(batches):
+            for first, table in judged_tables(storage, path, recipe, wanted):
+                kept = table["kept"].combine_chunks()
+                rows = pc.add(pc.indices_nonzero(kept).cast(pa.int64()), first)
+                passed = table.filter(kept)
+                arrays = [
+                    passed[f.name].cast(f.type).combine_chunks() if f.name in wanted else pa.nulls(len(rows), f.type)
+                    for f in _DOCUMENT
+                    if f.name not in ("part", "row")
+                ]
+                arrays += [pa.array([path] * len(rows), pa.string()), rows]
+                yield from pa.Table.from_arrays(arrays, schema=_DOCUMENT).to_batches(max_chunksize=1000)
+
+    return part_rows(spark, parts).mapInArrow(read, DOCUMENT_SCHEMA)
+
+
+def entering(spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part]) -> tuple[str, int]:
+    """A hash of the set of records that enter dedup and of what orders them there, and their number."""
+    columns = ["record_id", "exact_hash", "lang", *dict.fromkeys(recipe.dedup.priority)]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path in _paths(batches):
+            hasher = xxhash.xxh3_128()
+            count = 0
+            for _, table in judged_tables(storage, path, recipe, columns):
+                passed = table.filter(table["kept"]).select(columns)
+                count += passed.num_rows
+                for row in zip(*(column.to_pylist() for column in passed.columns), strict=True):
+                    hasher.update(repr(row).encode())
+            yield pa.RecordBatch.from_pylist([{"hash": hasher.hexdigest(), "n": count}])
+
+    rows = part_rows(spark, parts).mapInArrow(read, "hash string, n bigint").collect()
+    whole = xxhash.xxh3_128("\n".join(sorted(row["hash"] for row in rows)).encode())
+    return whole.hexdigest(), sum(row["n"] for row in rows)
+
+
+def text_reader(storage: Storage) -> Callable[[str, Sequence[int]], list[str]]:
+    """`read(part, rows)`: the texts that dedup compares (`edited`, else `text`), in the order asked for."""
+
+    def read(part: str, rows: Sequence[int]) -> list[str]:
+        texts: dict[int, str] = {}
+        with RowReader(storage, part, ["text", "edited"]) as reader:
+            for positions, table in reader.read(rows):
+                best = pc.coalesce(table["edited"], table["text"]).to_pylist()
+                texts.update(zip(positions.tolist(), best, strict=True))
+        return [texts[row] for row in rows]
+
+    return read
+
+
+def stored(spark: SparkSession, storage: Storage, parts: Sequence[Part], schema: str) -> DataFrame:
+    """A small committed dataset (`duplicates/`) as a DataFrame."""
+    names = [field.split()[0] for field in schema.split(", ")]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path in _paths(batches):
+            with RowReader(storage, path, names) as reader:
+                for _, table in reader.read(range(reader.num_rows)):
+                    yield from table.select(names).to_batches(max_chunksize=10_000)
+
+    return part_rows(spark, parts).mapInArrow(read, schema)
+
+
+def kept_documents(passed: DataFrame, duplicates: DataFrame) -> DataFrame:
+    """Rows of `passed` that dedup kept, with `cluster_size`."""
+    clusters = duplicates.select(sql.col("kept_id").alias("record_id"), "cluster_size").distinct()
+    return (
+        passed.join(duplicates.select("record_id"), "record_id", "left_anti")
+        .join(clusters, "record_id", "left")
+        .fillna(1, ["cluster_size"])
+    )
+
+
+def judged_tables(
+    storage: Storage, path: str, recipe: Recipe, columns: Sequence[str]
+) -> Iterator[tuple[int, pa.Table]]:
+    """(position of the first row, `columns` + kept, stage, reason, failed_rules) per row group of a part."""
+    with RowReader(storage, path, list(dict.fromkeys((*columns, *judge.COLUMNS)))) as reader:
+        for positions, table in reader.read(range(reader.num_rows)):
+            kept, stage, reason, failed = judge.judge(table, recipe)
+            judged: dict[str, Any] = {name: table[name] for name in columns}
+            judged |= {"kept": kept, "stage": stage, "reason": reason, "failed_rules": failed}
+            yield int(positions[0]), pa.table(judged)
+
+
+def _paths(batches: Iterator[pa.RecordBatch]) -> Iterator[str]:
+    for batch in batches:
+        yield from batch.column("part").to_pylist()

@@ -1,0 +1,152 @@
+"""`duplicates/` and `verdicts/`: which of the stored records are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from pipeline import accounts
+from pipeline.datasets import DUPLICATES, VERDICTS
+from pipeline.dedup import find_duplicates
+from pipeline.recipe import Recipe
+from pipeline.run import keys
+from pipeline.run.documents import (
+    documents,
+    entering,
+    judged_tables,
+    part_rows,
+    stored,
+    text_reader,
+)
+from pipeline.run.progress import say, watch
+from pipeline.storage import Part, PartWriter, Storage
+
+if TYPE_CHECKING:
+    from pipeline.run.curate import Run
+
+_ROWS_PER_FILE = 1_000_000
+_DUPLICATES_SCHEMA = (
+    "record_id string, kept_id string, kept_run string, similarity double, kind string, cluster_size bigint"
+)
+
+
+def duplicates(run: Run) -> bool:
+    """Who is removed in whose favour, among the records that the rules let pass."""
+    storage, recipe, parts = run.storage, run.recipe, run.parts()
+    key = keys.duplicates_key(recipe, run.measure_keys())
+    manifest = storage.read_manifest("duplicates")
+    if manifest is not None and manifest.key == key:
+        return False
+    run.begin_changes()
+    entered, count = entering(run.session, storage, recipe, parts)
+    settings = keys.stage_key("dedup", recipe, entered)
+    if manifest is not None and manifest.extra["settings"] == settings:
+        storage.commit("duplicates", key, manifest.parts, manifest.extra)
+        return True
+    why = keys.changes("dedup", recipe, manifest.extra["ingredients"]) if manifest else ""
+    because = f"{why} changed" if why else "another set of records enters" if manifest else "new"
+    say(f"duplicates: {count:,} records to compare: {because}")
+    with watch(run.session, "duplicates", 0):
+        passed = documents(run.session, storage, recipe, parts, signatures=True)
+        found = find_duplicates(run.session, passed, recipe.dedup, text_reader(storage))
+        written = _write_duplicates(run, found.duplicates, 1 + count // _ROWS_PER_FILE)
+    extra = {
+        "settings": settings,
+        "ingredients": keys.ingredients("dedup", recipe),
+        "counts": {"entered": count, **found.counts},
+    }
+    storage.commit("duplicates", key, written, extra)
+    accounts.check_duplicates(storage)
+    return True
+
+
+def _write_duplicates(run: Run, found: DataFrame, files: int) -> list[Part]:
+    storage = run.storage
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with PartWriter(storage, "duplicates", "duplicates", DUPLICATES) as writer:
+            for batch in batches:
+                writer.write(batch.select(DUPLICATES.names))
+            part = writer.close()
+        yield pa.RecordBatch.from_pylist([{"part": json.dumps(part.to_json())}])
+
+    spread = found.repartition(files, "record_id").sortWithinPartitions("record_id")
+    rows = spread.mapInArrow(write, "part string").collect()
+    return sorted((Part.from_json(json.loads(row["part"])) for row in rows), key=lambda part: part.path)
+
+
+def stored_duplicates(run: Run) -> DataFrame:
+    manifest = run.committed("duplicates")
+    return stored(run.session, run.storage, manifest.parts, _DUPLICATES_SCHEMA)
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def verdicts(run: Run) -> bool:
+    """One verdict per record, part by part in the rows' order: the rules', else dedup's, else kept."""
+    storage, recipe, parts = run.storage, run.recipe, run.parts()
+    key = keys.verdicts_key(recipe, run.committed("duplicates").key)
+    manifest = storage.read_manifest("verdicts")
+    if manifest is not None and manifest.key == key:
+        return False
+    run.begin_changes()
+    why = keys.changes("judge", recipe, manifest.extra["ingredients"]) if manifest else "new"
+    say(f"verdicts: {f'{why} changed' if why and manifest else why or 'the records or duplicates are others'}")
+    session = run.session
+    passed = documents(session, storage, recipe, parts, signatures=False).select("record_id", "part", "row")
+    removed = (
+        stored_duplicates(run)
+        .join(passed, "record_id")
+        .groupBy("part")
+        .agg(sql.collect_list(sql.struct("row", "kind")).alias("removed"))
+    )
+    tasks = part_rows(session, parts).join(removed, "part", "left")
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.to_pylist():
+                gone = {one["row"]: one["kind"] for one in task["removed"] or ()}
+                part = _write_verdicts(storage, recipe, task["part"], gone)
+                yield pa.RecordBatch.from_pylist([{"records": task["part"], "part": json.dumps(part.to_json())}])
+
+    with watch(session, "verdicts", len(parts)):
+        rows = (
+            tasks.repartition(max(1, min(len(parts), 200))).mapInArrow(write, "records string, part string").collect()
+        )
+    written = {row["records"]: Part.from_json(json.loads(row["part"])) for row in rows}
+    storage.commit(
+        "verdicts", key, [written[part.path] for part in parts], {"ingredients": keys.ingredients("judge", recipe)}
+    )
+    accounts.check_verdicts(storage)
+    return True
+
+
+def _write_verdicts(storage: Storage, recipe: Recipe, path: str, gone: dict[int, str]) -> Part:
+    stem = path.rsplit("/", 1)[-1].rsplit("-", 1)[0]  # the records part's name without its attempt
+    with PartWriter(storage, "verdicts", stem, VERDICTS) as writer:
+        for first, table in judged_tables(storage, path, recipe, ["record_id", "url"]):
+            columns: dict[str, Any] = {name: table[name].combine_chunks() for name in VERDICTS.names}
+            here = [row for row in gone if first <= row < first + table.num_rows]
+            if here:
+                kept = columns["kept"].to_numpy(zero_copy_only=False).copy()
+                stage = np.array(columns["stage"].to_pylist(), dtype=object)
+                reason = np.array(columns["reason"].to_pylist(), dtype=object)
+                for row in here:
+                    kept[row - first] = False
+                    stage[row - first] = "dedup"
+                    reason[row - first] = _REASON[gone[row]]
+                columns.update(
+                    kept=pa.array(kept), stage=pa.array(stage, pa.string()), reason=pa.array(reason, pa.string())
+                )
+            writer.write(pa.RecordBatch.from_arrays([columns[name] for name in VERDICTS.names], schema=VERDICTS))
+        return writer.close()
+
+
+_REASON = {"exact": "exact", "near": "near", "near_estimated": "near"}
