@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
@@ -82,33 +81,38 @@ class Files:
             if not self.local:
                 self.fs.pipe_file(self.path(rel), data)
                 return
-            with self._replacing(rel) as temporary:
+            with self.scratch(os.path.dirname(rel)) as temporary:
                 temporary.write_bytes(data)
-
-    def put_file(self, rel: str, source: str | Path) -> None:
-        """Copies a local file to `rel`: the whole of it or nothing."""
-        with plain_errors(f"write {self.uri}/{rel}"):
-            if not self.local:
-                self.fs.put_file(str(source), self.path(rel))
-                return
-            with self._replacing(rel) as temporary:
-                shutil.copyfile(source, temporary)
+                self.put_file(rel, temporary)
 
     @contextmanager
-    def _replacing(self, rel: str) -> Iterator[Path]:
-        target = Path(self.path(rel))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    def scratch(self, folder: str) -> Iterator[Path]:
+        """The name of a local file that is gone afterwards, unless `put_file` made it a file of `folder`."""
+        with plain_errors(f"write {self.uri}/{folder}"):
+            if self.local:  # on the same disk, where it becomes the file itself
+                where = Path(self.path(folder))
+                where.mkdir(parents=True, exist_ok=True)
+            else:
+                where = Path(tempfile.gettempdir())
+        name = where / f"{TEMPORARY}{uuid.uuid4().hex}"
         try:
-            yield temporary
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+            yield name
+        finally:
+            name.unlink(missing_ok=True)
+
+    def put_file(self, rel: str, scratch: Path) -> None:
+        """Makes a finished `scratch` file the file `rel`: the whole of it or nothing."""
+        with plain_errors(f"write {self.uri}/{rel}"):
+            if self.local:
+                _to_disk(scratch)
+                os.replace(scratch, self.path(rel))
+            else:
+                self.fs.put_file(str(scratch), self.path(rel))
 
     def read_json(self, rel: str) -> Any:
+        """The file's JSON, or None where there is no such file."""
+        if not self.exists(rel):
+            return None
         data = self.read_bytes(rel)
         try:
             return json.loads(data)
@@ -169,13 +173,6 @@ class Files:
             return file
 
 
-@contextmanager
-def scratch_file() -> Iterator[Path]:
-    """The name of a local file that is gone afterwards: for output whose name depends on its content."""
-    handle, name = tempfile.mkstemp(prefix="gristmill-")
-    os.close(handle)
-    try:
-        yield Path(name)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
+def _to_disk(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())

@@ -27,11 +27,8 @@ MAX_VALUE_BYTES = 1 << 30
 #: Rows given as dicts are turned into Arrow in pieces of about so many characters.
 _PIECE_CHARS = 4 << 20
 _LEVEL = 3
-#: Columns of few values; all others are stored plain, where a dictionary would only cost a copy.
-_DICTIONARY = frozenset(
-    ["input_id", "host", "warc_type", "warc_file", "warc_truncated", "crawl", "http_status", "mime", "charset"]
-    + ["charset_source", "extractor", "stage", "reason", "lang", "status", "kind", "kept_run"]
-)
+#: Strings that hardly repeat: a dictionary of them would only cost a copy.
+_PLAIN = frozenset({"record_id", "kept_id", "url", "warc_record_id", "title", "text", "edited", "exact_hash"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = Mapping[str, Any]
@@ -60,7 +57,7 @@ def file_options(schema: pa.Schema) -> dict[str, Any]:
     return {
         "compression": "zstd",
         "compression_level": _LEVEL,
-        "use_dictionary": [name for name in schema.names if name in _DICTIONARY],
+        "use_dictionary": [f.name for f in schema if pa.types.is_string(f.type) and f.name not in _PLAIN],
         "write_page_checksum": True,
     }
 

@@ -112,9 +112,9 @@ class Storage(Files):
         For `shards` the key is the manifest's run_id and the parts' meta holds the rest of each file's entry.
         """
         path = _manifest_path(dataset)
-        if not self.exists(path):
-            return None
         tree = self.read_json(path)
+        if tree is None:
+            return None
         try:
             version = tree["schema_version"]
             if version != SCHEMA_VERSION:
