@@ -1,4 +1,4 @@
-"""The `gristmill` command: one verb per module of `jobs/`, each with `add_arguments(parser)` and `run(args) -> status`."""
+"""The `gristmill` command: one verb per module, each with `add_arguments(parser)` and `run(args) -> status`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pipeline.errors import GristmillError
 from pipeline.recipe import nearest
 
-#: verb -> (module, one line of help). Modules are imported only when their verb is called: Spark and torch are slow to load.
+#: verb -> (module, one line of help). A module is imported only when its verb is called: Spark and torch are slow.
 VERBS: dict[str, tuple[str, str]] = {
     "sample": ("jobs.sample", "write a small, realistic crawl segment to try things on"),
     "curate": ("jobs.curate", "the main job: crawl segments in, Parquet shards and an honest funnel out"),
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(args: argparse.Namespace) -> int:
-    """Run the chosen verb; whatever goes wrong becomes one line on stderr (with a traceback under GRISTMILL_DEBUG=1)."""
+    """Run the chosen verb; what goes wrong becomes one line on stderr (and a traceback under GRISTMILL_DEBUG=1)."""
     try:
         return int(args.run(args))
     except GristmillError as error:

@@ -118,7 +118,7 @@ def describe_gap(gap: Gap, source: Source) -> Row:
 
 
 def measure(row: Row, tools: Tools) -> Row:
-    """Add to a row that holds `text` all that is measured on it. Pure in (text, recipe): `measure` stage of a resume."""
+    """Add to a row that holds `text` all that is measured on it. A function of (text, recipe) alone."""
     text: str = row["text"]
     recipe = tools.recipe
     stage = "language"

@@ -1,4 +1,4 @@
-"""Which input files a run reads, and under which ids: byte-identical files are one input, known files are not read again."""
+"""Which files a run reads, under which ids: byte-identical files are one input, known files are not read again."""
 
 from __future__ import annotations
 

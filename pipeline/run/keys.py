@@ -103,7 +103,7 @@ def version(library: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of every library that any stage's output depends on; written to run.json and compared by the preflight."""
+    """Versions of the libraries that any stage depends on; in run.json, and compared by the preflight."""
     return {name: version(name) for names in LIBRARIES.values() for name in names}
 
 

@@ -26,7 +26,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def watch(spark: SparkSession, what: str, tasks: int) -> Iterator[None]:
-    """Shows how many of a stage's `tasks` are done while the body runs: a bar on a terminal, else a line now and then."""
+    """Shows how many `tasks` are done while the body runs: a bar on a terminal, else a line now and then."""
     stop = threading.Event()
     group = f"gristmill {what} {time.monotonic_ns()}"
     spark.sparkContext.setJobGroup(group, what)

@@ -98,7 +98,7 @@ def records(run: Run) -> bool:
         return inputs_changed
     run.begin_changes()
     storage.commit("records", key, whole, {s: keys.ingredients(s, recipe) for s in ("extract", "measure")})
-    accounts.check_inputs_records(storage)
+    accounts.check_records(storage)
     return True
 
 

@@ -62,7 +62,6 @@ def duplicates(run: Run) -> bool:
         "counts": {"entered": count, **found.counts},
     }
     storage.commit("duplicates", key, written, extra)
-    accounts.check_duplicates(storage)
     return True
 
 
@@ -125,6 +124,7 @@ def verdicts(run: Run) -> bool:
         "verdicts", key, [written[part.path] for part in parts], {"ingredients": keys.ingredients("judge", recipe)}
     )
     accounts.check_verdicts(storage)
+    accounts.check_duplicates(storage)
     return True
 
 

@@ -119,6 +119,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
     by_type: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     gaps: list[dict[str, Any]] = []
+    rows: list[Row] = []  # gaps wait for the first sign of a crawl file: a file that is none has no records
     at, ordinal = stretch.start_offset, stretch.start_ordinal
     for outcome in _watched(open_items, handle, note, tools):
         seen: _Seen = outcome.value
@@ -132,8 +133,14 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
             gaps.append({"offset": outcome.key[1], "length": seen.covered, "cause": seen.what})
         else:
             by_type[seen.what] += 1
-        if seen.row is not None:
-            yield _with_verdict(seen.row, outcome)
+        if seen.row is None:
+            continue
+        rows.append(_with_verdict(seen.row, outcome))
+        if by_type or skipped or seen.row["reason"] != "damaged":
+            yield from rows
+            rows.clear()
+    if stretch.count > 1:
+        yield from rows
     books.update(
         records_by_type=dict(sorted(by_type.items())),
         skipped_by_type=dict(sorted(skipped.items())),
@@ -224,7 +231,7 @@ def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mappi
         skipped.update(part.meta["skipped_by_type"])
         gaps.extend(part.meta["gaps"])
         covered += part.meta["bytes_covered"]
-    status = "ok" if not gaps else "damaged" if by_type or skipped else "skipped"
+    status = "ok" if not gaps else "damaged" if sum(part.rows for part in parts) or skipped else "skipped"
     return row | {
         "status": status,
         "detail": "no crawl record in it" if status == "skipped" else None,
