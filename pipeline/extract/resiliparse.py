@@ -12,13 +12,17 @@ from resiliparse.parse.html import DOMContext, HTMLTree, traverse_dom
 from pipeline import recipe
 from pipeline.errors import Rejected
 from pipeline.extract.nesting import open_tags
+from pipeline.extract.tidy import without_surrogates
 
 MAX_DEPTH = 1024  #: elements from `body` down
 
 
 def extract(html: str, settings: recipe.Extract) -> tuple[str | None, str | None]:
     """(title, text) of a page."""
-    data = html.encode("utf-8", "replace")
+    try:
+        data = html.encode()
+    except UnicodeEncodeError:
+        data = without_surrogates(html).encode()
     tree = HTMLTree.parse_from_bytes(data, "utf-8")
     if open_tags(data) > MAX_DEPTH:
         _check_depth(tree)

@@ -32,6 +32,15 @@ def tidy_line(text: str) -> str:
     return " ".join(_plain(text).split())
 
 
+def without_surrogates(text: str) -> str:
+    """`text` itself where it encodes as UTF-8, else a copy with U+FFFD for each lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text
+
+
 def _plain(text: str) -> str:
     if _ODD.search(text) is None:  # nearly always
         return text

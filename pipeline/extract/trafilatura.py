@@ -4,7 +4,9 @@
   library's other caches hold pure functions of their arguments.
 - The parser makes elements in C rather than through lxml's Python look-up: 9 % faster, identical output.
 - Its parser (libxml2) drops the rest of a page from 256 levels on, or after a token of 10 MB, without an error. The
-  parser's log tells, so such a page is parsed again without these limits, or rejected as `too_deep`.
+  parser's log tells, so such a page is parsed again without these limits, or rejected as `too_deep`. It also ends at a
+  lone surrogate, so there is none when it starts.
+- Vertical tab and form feed are white space to a browser; the library would delete them and glue two words.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from trafilatura import utils
 
 from pipeline import recipe
 from pipeline.errors import Rejected
+from pipeline.extract.tidy import without_surrogates
 
 #: libxml2's own limit, kept for large pages too: beyond it the library's recursive parts could meet Python's limit.
 MAX_DEPTH = 256
@@ -54,6 +57,9 @@ _LARGE_PARSER = _native_elements(
 
 def extract(html: str, settings: recipe.Extract) -> tuple[str | None, str | None]:
     """(title, text) of a page; the text is None where trafilatura finds none."""
+    html = without_surrogates(html)
+    if "\x0b" in html or "\x0c" in html:
+        html = html.replace("\x0b", " ").replace("\x0c", " ")
     tree = _parse(html)
     if tree is None:
         return None, None
