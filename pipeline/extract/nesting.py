@@ -17,10 +17,10 @@ def _steps() -> NDArray[np.int8]:
     for letter in range(ord("a"), ord("z") + 1):
         steps[:, [letter, letter - 32]] = 1
         steps[[letter, letter - 32], ord("/")] = -1
-    for first, second in _FLAT:
-        for one in (first, first.upper()):
-            for two in (second, second.upper()):
-                steps[ord(two), ord(one)] = 0
+    for name in _FLAT:
+        for letters in (name, name.upper(), name.title(), name.title().swapcase()):
+            first, second = letters.encode()
+            steps[second, first] = 0
     return steps.ravel()
 
 

@@ -1,4 +1,4 @@
-"""The engine `resiliparse` (Bevendorff et al. 2018, ECIR): lexbor's HTML5 tree, block rules in C. Ten times trafilatura's speed.
+"""The engine `resiliparse` (Bevendorff et al. 2018, ECIR): an HTML5 tree and block rules in native code; fast.
 
 Texts of images are left out, as in DCLM; list bullets stay. The tree has no depth limit, but extraction takes time
 quadratic in depth (20,000 nested elements: 20 s), so deeper pages than MAX_DEPTH are rejected as `too_deep`.

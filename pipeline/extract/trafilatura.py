@@ -1,4 +1,4 @@
-"""The engine `trafilatura` (Barbaresi 2021, ACL demo), unchanged in output but for pages that its parser would cut short.
+"""The engine `trafilatura` (Barbaresi 2021, ACL demo); its own output but for pages that its parser would cut short.
 
 - `deduplicate` stays off: it remembers text between calls, so a page's text would depend on the pages before it. The
   library's other caches hold pure functions of their arguments.

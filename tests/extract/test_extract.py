@@ -131,7 +131,7 @@ class TestBothEngines:
         footer = "<p>" + "This paragraph stands under every single page of the whole site, word for word. " * 3 + "</p>"
         words = [f"w{i:03d}" for i in range(300)]
         draw = random.Random(7)
-        pages = [page(f"<p>{' '.join(draw.choices(words, k=60))}.</p>{footer}") for _ in range(40)]
+        pages = [page(f"<p>{' '.join(draw.choices(words, k=60))}.</p>{footer}") for _ in range(20)]
         alone = []
         for html in pages:
             reset_caches()
