@@ -96,20 +96,20 @@ def curve(
     """A line over [0, 1] x [0, 1] with bars behind (left, right, number, label; scaled to their own largest) and
     vertical marks (x, label)."""
     width, height = size
-    right = 46
-    plot_width, plot_height = width - _LEFT - right, height - _TOP - _BOTTOM - 12
+    left_edge, right = 60, 62
+    plot_width, plot_height = width - left_edge - right, height - _TOP - _BOTTOM - 12
     top = _TOP + 12
 
     def x(value: float) -> float:
-        return _LEFT + value * plot_width
+        return left_edge + value * plot_width
 
     def y(value: float) -> float:
         return top + (1 - value) * plot_height
 
     shapes: list[Markup] = []
     for tick in (0, 0.25, 0.5, 0.75, 1):
-        shapes.append(tag("line", x1=_LEFT, x2=_LEFT + plot_width, y1=y(tick), y2=y(tick), class_="grid"))
-        shapes.append(tag("text", f"{100 * tick:.0f} %", x=_LEFT - 6.0, y=y(tick) + 4, class_="tick end"))
+        shapes.append(tag("line", x1=left_edge, x2=left_edge + plot_width, y1=y(tick), y2=y(tick), class_="grid"))
+        shapes.append(tag("text", f"{100 * tick:.0f} %", x=left_edge - 6.0, y=y(tick) + 4, class_="tick end"))
     ticks = nice_ticks(max([number for _, _, number, _ in bars] or [1]), 2)
     for left, end, number, label in bars:
         if number:
@@ -131,7 +131,7 @@ def curve(
                 tag(
                     "text",
                     compact(number),
-                    x=_LEFT + plot_width + 6.0,
+                    x=left_edge + plot_width + 6.0,
                     y=y(number / ticks[-1]) + 4,
                     class_="tick",
                 )
@@ -140,10 +140,10 @@ def curve(
             tag(
                 "text",
                 right_title,
-                x=width - 4.0,
+                x=width - 8.0,
                 y=top + plot_height / 2,
                 class_="axis mid",
-                transform=f"rotate(90 {width - 4} {top + plot_height / 2:.1f})",
+                transform=f"rotate(90 {width - 8} {top + plot_height / 2:.1f})",
             )
         )
     for tick in (0, 0.2, 0.4, 0.6, 0.8, 1):

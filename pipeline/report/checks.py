@@ -16,7 +16,7 @@ Outcome = Literal["pass", "fail", "not applicable"]
 
 @dataclass(frozen=True)
 class Check:
-    """`margin`: distance to the nearest bound in the signal's unit, negative outside the range; None without a value."""
+    """`margin`: distance to the nearest bound in the signal's unit, negative outside; None without a value."""
 
     stage: str
     rule: str

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.report import numbers
 from pipeline.report.counting import Integers
 from pipeline.report.reading import Run
 from pipeline.report.rows import fetch, find
@@ -121,3 +122,53 @@ def of_record(run: Run, record_id: str) -> tuple[dict[str, Any] | None, list[dic
 def caught(similarity: float, bands: int, rows: int) -> float:
     """P(two documents of this Jaccard similarity share a band): the S-curve of shared/rules.md 3.6."""
     return float(1 - (1 - similarity**rows) ** bands)
+
+
+def size_groups(sizes: dict[int, int]) -> list[tuple[str, int, int]]:
+    """(size or range of sizes, clusters, removed records): single sizes up to 4, then steps that double."""
+    groups: dict[int, list[int]] = {}
+    for size, n in sizes.items():
+        group = groups.setdefault(size if size <= 4 else 2 ** (size - 1).bit_length(), [0, 0])
+        group[0] += n
+        group[1] += n * (size - 1)
+    return [
+        (numbers.count(top) if top <= 4 else f"{top // 2 + 1:,}–{top:,}", clusters, removed)
+        for top, (clusters, removed) in sorted(groups.items())
+    ]
+
+
+def as_json(seen: Duplicates) -> dict[str, Any]:
+    return {
+        "removed": seen.removed,
+        "clusters": seen.clusters,
+        "kinds": dict(sorted(seen.kinds.items())),
+        "sizes": {str(size): n for size, n in seen.sizes.items()},
+        "largest": [asdict(cluster) for cluster in seen.largest],
+    }
+
+
+def as_text(seen: Duplicates) -> str:
+    """Sizes, then each of the largest clusters: its survivor and the removed ones that are shown."""
+    if not seen.removed:
+        return "no duplicates were removed"
+    kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in sorted(seen.kinds.items()))
+    sizes = [["documents, survivor included", "clusters", "removed"]]
+    sizes += [[label, numbers.count(n), numbers.count(removed)] for label, n, removed in size_groups(seen.sizes)]
+    blocks = [
+        f"{seen.removed:,} removed ({kinds}) in favour of {seen.clusters:,} survivors",
+        numbers.table(sizes, ">>>"),
+    ]
+    for cluster in seen.largest:
+        where = f" (in run {cluster.kept_run})" if cluster.kept_run else ""
+        rows = [[f"{cluster.size:,} documents", "words", "similarity", f"address{where}"]]
+        rows.append([cluster.kept_id, *_row(cluster.survivor or {}, "kept")])
+        for member in cluster.members:
+            similarity = "" if member["similarity"] is None else f"{member['similarity']:.4f}"
+            rows.append([member["record_id"], *_row(member, similarity)])
+        more = cluster.size - 1 - len(cluster.members)
+        blocks.append(numbers.table(rows, "<>><") + (f"\n… and {more:,} more" if more > 0 else ""))
+    return "\n\n".join(blocks)
+
+
+def _row(page: dict[str, Any], similarity: str) -> list[str]:
+    return [numbers.count(page.get("n_words")), similarity, numbers.printable(page.get("url") or numbers.NONE)]

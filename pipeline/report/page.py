@@ -94,6 +94,6 @@ def _tile(big: str, small: str) -> Markup:
 def _footer() -> Markup:
     text = (
         "Every count on this page is a count of committed rows. Shares “of remaining” are of the records that entered "
-        "the stage. Characters and words are of the text after line edits; records that ended before extraction have none."
+        "the stage. Characters and words are of the text after line edits; what ended before extraction has none."
     )
     return tag("footer", text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from pipeline import datasets
@@ -12,7 +10,7 @@ from pipeline.report.checks import range_text
 from pipeline.report.lengths import LengthRow, bucket_name
 from pipeline.report.markup import Child, Markup, table, tag
 from pipeline.report.summary import Summary
-from pipeline.report.survey import KEPT, QUALITY
+from pipeline.report.survey import QUALITY
 from pipeline.signals import RULES_BY_NAME
 
 #: Rules of the overlap view, and bins of a signal's little histogram.
@@ -260,10 +258,4 @@ def _published_figure(row: LengthRow) -> Markup:
 
 
 def _edge(bucket: int) -> str:
-    return bucket_name(bucket).split("–", maxsplit=1)[0]
-
-
-def kept_share(row: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> float:
-    """Share of a breakdown row's records that were kept."""
-    records = int(row[: KEPT + 1].sum())
-    return int(row[KEPT]) / records if records else math.nan
+    return bucket_name(bucket).split("–", maxsplit=1)[0] if bucket else "1"

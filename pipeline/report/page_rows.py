@@ -6,14 +6,15 @@ import json
 from typing import Any
 
 from pipeline.report import charts, clusters, findings, numbers
-from pipeline.report.counting import Breakdown
+from pipeline.report.counting import Breakdown, Integers
 from pipeline.report.markup import Child, Markup, crawl, table, tag
 from pipeline.report.samples import EXCERPT, SampledRecord
-from pipeline.report.summary import Summary
+from pipeline.report.summary import Summary, shard_rows
 from pipeline.report.survey import DEDUP, KEPT, SCORE_BINS, WORDS, WORDS_KEPT
 
 _TOP_ROWS = 15
 _TITLE, _URL = 120, 300
+_LANGUAGES = 60
 
 
 def inputs(summary: Summary) -> Child:
@@ -32,7 +33,7 @@ def inputs(summary: Summary) -> Child:
                 _types(row["records_by_type"]),
                 _types(row["skipped_by_type"]),
                 numbers.count(row["gaps"]),
-                crawl(numbers.excerpt(row["detail"] or "", _URL)),
+                tag("td", crawl(numbers.excerpt(row["detail"] or "", _URL)), class_="wrap"),
             ]
         )
     states = ", ".join(f"{n:,} {status}" for status, n in sorted(seen.by_status.items()))
@@ -65,15 +66,18 @@ def _types(counts: dict[str, int]) -> str:
 def sources(summary: Summary) -> Child:
     survey = summary.survey
     blocks: list[Child] = [_scores(summary)]
-    for name, title in (
-        ("lang", "Languages"),
-        ("host", "Hosts"),
-        ("charset", "Charsets"),
-        ("charset_source", "Where the charset was found"),
-        ("mime", "Media types"),
-        ("extractor", "Extractors"),
-    ):
+    for name, title in (("lang", "Languages"), ("host", "Hosts")):
         blocks += [tag("h3", title), _breakdown(survey.breakdowns[name])]
+    small = [
+        tag("div", tag("h3", title), _breakdown(survey.breakdowns[name], words=False))
+        for name, title in (
+            ("charset", "Charsets"),
+            ("charset_source", "Where the charset was found"),
+            ("mime", "Media types"),
+            ("extractor", "Extractors"),
+        )
+    ]
+    blocks.append(tag("div", small, class_="pair"))
     losing = findings.losing_sources(survey)
     if losing:
         rows: list[list[Child]] = [
@@ -105,38 +109,37 @@ def _scores(summary: Summary) -> Markup:
     return tag("figure", caption, chart, class_="wide")
 
 
-def _breakdown(breakdown: Breakdown) -> Child:
+def _breakdown(breakdown: Breakdown, *, words: bool = True) -> Child:
     """The largest values by records, with what became of them."""
     ranked = sorted(
         breakdown.rows.items(), key=lambda item: (-int(item[1][: KEPT + 1].sum()), item[0] is None, item[0] or "")
     )
-    rows: list[list[Child]] = []
-    for name, row in ranked[:_TOP_ROWS]:
-        records, kept = int(row[: KEPT + 1].sum()), int(row[KEPT])
-        bar = charts.bar(
-            [(kept / records, "kept", f"{kept:,} kept"), (1 - kept / records, "lost", f"{records - kept:,} removed")],
-            f"{numbers.share(kept, records)} kept",
-        )
-        rows.append(
-            [
-                crawl(numbers.excerpt(name, _TITLE)) if name else tag("span", "none", class_="none"),
-                numbers.count(records),
-                bar,
-                numbers.count(kept),
-                numbers.share(kept, records),
-                numbers.count(int(row[WORDS])),
-                numbers.count(int(row[WORDS_KEPT])),
-            ]
-        )
+    rows = [
+        _breakdown_row(crawl(numbers.excerpt(name, _TITLE)) if name else tag("span", "none", class_="none"), row)
+        for name, row in ranked[:_TOP_ROWS]
+    ]
     rest = [row for _, row in ranked[_TOP_ROWS:]]
     total = breakdown.others + sum(rest) if rest else breakdown.others
-    records = int(total[: KEPT + 1].sum())
-    if records:
-        kept = int(total[KEPT])
+    if total[: KEPT + 1].any():
         label = tag("span", f"{len(rest) + breakdown.folded:,} others", class_="none")
-        words = [numbers.count(int(total[WORDS])), numbers.count(int(total[WORDS_KEPT]))]
-        rows.append([label, numbers.count(records), None, numbers.count(kept), numbers.share(kept, records), *words])
-    return table(["", "records", "", "kept", "of them", "words", "words kept"], rows, "<><>>>>")
+        rows.append(_breakdown_row(label, total))
+    columns = 7 if words else 5
+    head = ["", "records", "", "kept", "of them", "words", "words kept"]
+    return table(head[:columns], [row[:columns] for row in rows], "<><>>>>"[:columns])
+
+
+def _breakdown_row(label: Markup, row: Integers) -> list[Child]:
+    records, kept = int(row[: KEPT + 1].sum()), int(row[KEPT])
+    parts = [(kept / records, "kept", f"{kept:,} kept"), (1 - kept / records, "lost", f"{records - kept:,} removed")]
+    return [
+        label,
+        numbers.count(records),
+        charts.bar(parts, f"{numbers.share(kept, records)} kept"),
+        numbers.count(kept),
+        numbers.share(kept, records),
+        numbers.count(int(row[WORDS])),
+        numbers.count(int(row[WORDS_KEPT])),
+    ]
 
 
 def duplicates(summary: Summary) -> Child:
@@ -151,14 +154,18 @@ def duplicates(summary: Summary) -> Child:
         blocks.append(_lsh_curve(summary))
     if not seen.removed:
         return blocks
-    sizes = sorted(seen.sizes.items())
-    shown = sizes if len(sizes) <= _TOP_ROWS else [*sizes[: _TOP_ROWS - 5], *sizes[-5:]]
     rows: list[list[Child]] = [
-        [numbers.count(size), numbers.count(n), numbers.count(n * (size - 1))] for size, n in shown
+        [label, numbers.count(n), numbers.count(removed)] for label, n, removed in clusters.size_groups(seen.sizes)
     ]
     blocks += [
         tag("h3", "Cluster sizes"),
-        table(["documents, survivor included", "clusters", "documents removed"], rows, ">>>", labelled=False),
+        table(
+            ["documents, survivor included", "clusters", "documents removed"],
+            rows,
+            ">>>",
+            labelled=False,
+            class_="compact",
+        ),
         tag("h3", "Largest clusters"),
         *(_cluster(cluster) for cluster in seen.largest),
     ]
@@ -231,7 +238,7 @@ def _lsh_curve(summary: Summary) -> Markup:
         note = tag(
             "p",
             f"{seen:,.0f} {what} at or above the threshold were found; by the curve about {estimate:,.0f} exist, so an "
-            f"estimated {numbers.share(estimate - seen, estimate)} were never compared.",
+            f"estimated {_glued(numbers.share(estimate - seen, estimate))} were never compared.",
             class_="hint",
         )
     caption = tag(
@@ -240,6 +247,11 @@ def _lsh_curve(summary: Summary) -> Markup:
         f": the line is the share of pairs that become candidates, the bars are the measured similarities of {what}",
     )
     return tag("div", tag("figure", caption, chart, class_="wide"), expected, note)
+
+
+def _glued(text: str) -> str:
+    """With no line break inside, for figures in running text."""
+    return text.replace(" ", "\u00a0")
 
 
 def samples(summary: Summary) -> Child:
@@ -335,8 +347,9 @@ def run(summary: Summary) -> Child:
         ]
         blocks += [tag("h3", "Time"), table(["stage", "", "wall time"], rows, "<<>")]
     shards: list[list[Child]] = [
-        [name, *(numbers.count(n) for n in numbers_of)] for name, *numbers_of in _shard_rows(summary)
+        [name, *(numbers.count(n) for n in numbers_of)] for name, *numbers_of in shard_rows(summary)
     ]
+    shards = shards[:_LANGUAGES]
     blocks += [tag("h3", "Shards"), table(["language", "files", "documents", "text bytes", "tokens"], shards, "<>>>>")]
     versions = document.get("versions") or {}
     if versions:
@@ -345,16 +358,3 @@ def run(summary: Summary) -> Child:
     recipe = json.dumps(document["recipe"], indent=2, ensure_ascii=False)
     blocks.append(tag("details", tag("summary", "Recipe"), tag("pre", recipe)))
     return blocks
-
-
-def _shard_rows(summary: Summary) -> list[tuple[str, int, int, int, int | None]]:
-    by_language: dict[str, list[int]] = {}
-    for entry in summary.run.manifest["files"]:
-        row = by_language.setdefault(entry["lang"], [0, 0, 0, 0])
-        row[0] += 1
-        row[1] += entry["rows"]
-        row[2] += entry["text_bytes"]
-        row[3] += sum(group["n_tokens"] or 0 for group in entry["row_groups"])
-    tokens = summary.tokens is not None
-    ranked = sorted(by_language.items(), key=lambda item: (-item[1][1], item[0]))
-    return [(lang, r[0], r[1], r[2], r[3] if tokens else None) for lang, r in ranked]

@@ -8,13 +8,14 @@ from typing import Any
 from pipeline import datasets
 from pipeline.report import clusters, findings, funnel, inputs, lengths, numbers, samples
 from pipeline.report.counting import Breakdown, Lengths
-from pipeline.report.reading import Run
+from pipeline.report.reading import Run, open_finished
 from pipeline.report.survey import KEPT, WORDS, WORDS_KEPT, Survey, take
 from pipeline.signals import RULES_BY_NAME
 
 #: Clusters shown, and removed records shown in each.
 CLUSTERS, MEMBERS = 10, 5
 _ROWS_IN_JSON = 100
+_SHARD_LANGUAGES = 12
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,13 @@ def summarize(run: Run) -> Summary:
     )
 
 
+def print_summary(uri: str) -> None:
+    """Funnel, lengths, shards and findings of the finished run in the folder `uri`, on standard output."""
+    print(as_text(summarize(open_finished(uri))))
+
+
 def as_text(summary: Summary) -> str:
-    """Funnel, lengths and findings, for a terminal."""
+    """Funnel, lengths, shards and findings, for a terminal."""
     document = summary.run.document
     survey = summary.survey
     head = f"run {document.get('run_id', numbers.NONE)}   recipe {summary.run.recipe.name}"
@@ -73,11 +79,37 @@ def as_text(summary: Summary) -> str:
         f"{head}\n{files} ({states})\n{kept}, {shards}",
         funnel.as_text(summary.funnel, summary.tokens),
         lengths.as_text(summary.lengths),
+        _shards_text(summary),
     ]
     if summary.findings:
         sign = {"alert": "!", "note": "-"}
         blocks.append("\n".join(f"{sign[f.level]} {f.text}" for f in summary.findings))
     return "\n\n".join(blocks)
+
+
+def shard_rows(summary: Summary) -> list[tuple[str, int, int, int, int | None]]:
+    """(language, files, documents, text bytes, tokens) of `shards/`, most documents first."""
+    by_language: dict[str, list[int]] = {}
+    for entry in summary.run.manifest["files"]:
+        row = by_language.setdefault(entry["lang"], [0, 0, 0, 0])
+        row[0] += 1
+        row[1] += entry["rows"]
+        row[2] += entry["text_bytes"]
+        row[3] += sum(group["n_tokens"] or 0 for group in entry["row_groups"])
+    tokens = summary.tokens is not None
+    ranked = sorted(by_language.items(), key=lambda item: (-item[1][1], item[0]))
+    return [(lang, r[0], r[1], r[2], r[3] if tokens else None) for lang, r in ranked]
+
+
+def _shards_text(summary: Summary) -> str:
+    rows = shard_rows(summary)
+    cells = [["shards", "files", "documents", "text", "tokens"]]
+    for lang, files, documents, text_bytes, tokens in rows[:_SHARD_LANGUAGES]:
+        cells.append(
+            [lang, numbers.count(files), numbers.count(documents), numbers.size(text_bytes), numbers.count(tokens)]
+        )
+    more = len(rows) - _SHARD_LANGUAGES
+    return numbers.table(cells, "<>>>>") + (f"\n… and {more} more languages" if more > 0 else "")
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
