@@ -203,7 +203,15 @@ def load(source: str, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises UsageError, in one line, for anything that is not a valid recipe.
     """
-    tree = _read(source, ())
+    return _apply(_read(source, ()), overrides, f"recipe {source}")
+
+
+def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """A run's own recipe with `key=value` overrides applied; raises UsageError as `load` does."""
+    return _apply(recipe.model_dump(mode="json"), overrides, "the run's recipe")
+
+
+def _apply(tree: dict[str, Any], overrides: Sequence[str], what: str) -> Recipe:
     for item in overrides:
         key, equals, value = item.partition("=")
         if not equals:
@@ -215,7 +223,7 @@ def load(source: str, overrides: Sequence[str] = ()) -> Recipe:
     try:
         return Recipe.model_validate(tree)
     except ValidationError as error:
-        raise UsageError(f"recipe {source}: {_first_problem(error)}") from None
+        raise UsageError(f"{what}: {_first_problem(error)}") from None
 
 
 def _read(source: str, seen: tuple[str, ...]) -> dict[str, Any]:
