@@ -33,6 +33,10 @@ _writable_cache()
 
 
 def njit(function: Function) -> Function:
-    """Compile to machine code at the first call, cached on disk; no GIL tricks, no fast-math: results are exact."""
-    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    """Compile to machine code at the first call, cached on disk; results are exact (no fast-math).
+
+    Without numba's reference counts, whose atomic operations at every call cost more than all the rest: a kernel
+    cannot allocate, its caller hands it every array it needs.
+    """
+    compiled: Function = numba.njit(cache=True, error_model="numpy", _nrt=False)(function)
     return compiled

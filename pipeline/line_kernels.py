@@ -31,17 +31,15 @@ from pipeline.text_kernels import flag, string_hash
     N_PARAGRAPHS,
     DUPLICATE_PARAGRAPHS,
     DUPLICATE_PARAGRAPH_CHARS,
-    N_FEEDS,
     N_FEED_COUNTS,
-) = range(11)
+) = range(10)
 
 SHORT_LINE, LONG_LINE = 30, 200
 
 
 @njit
-def lines(codes: Any, table: Any) -> Any:
-    """int64[N_LINE_COUNTS]. A line's own white space at both ends is not looked at."""
-    counts = np.zeros(N_LINE_COUNTS, np.int64)
+def lines(codes: Any, table: Any, counts: Any) -> None:
+    """Fill `counts`, int64[N_LINE_COUNTS] of zeros. A line's own white space at both ends is not looked at."""
     n, start = len(codes), 0
     while start < n:
         end = start
@@ -72,7 +70,6 @@ def lines(codes: Any, table: Any) -> Any:
         start = end + 1
         if end + 1 < n and codes[end] == 13 and codes[end + 1] == 10:
             start += 1
-    return counts
 
 
 @njit
@@ -88,24 +85,18 @@ def add(key: Any, keys: Any) -> bool:
     return False
 
 
-@njit
 def table_size(n: int) -> int:
-    """A power of two of at least twice n."""
-    size = 16
-    while size < 2 * n:
-        size *= 2
-    return size
+    """Slots of a set for up to n keys: a power of two, at least twice n."""
+    return 1 << max(4, (2 * n - 1).bit_length())
 
 
 @njit
-def feeds(codes: Any, table: Any) -> Any:
-    """int64[N_FEED_COUNTS]. Equal lines are found by a 64-bit hash. A paragraph ends at a blank line."""
-    counts = np.zeros(N_FEED_COUNTS, np.int64)
+def feeds(codes: Any, table: Any, seen_lines: Any, seen_paragraphs: Any, counts: Any) -> None:
+    """Fill `counts`, int64[N_FEED_COUNTS] of zeros. Equal lines are found by a 64-bit hash. Blank lines end paragraphs.
+
+    `seen_lines`, `seen_paragraphs`: sets (zeros of uint64) with room for one key per line.
+    """
     n = len(codes)
-    for i in range(n):
-        counts[N_FEEDS] += codes[i] == 10
-    seen_lines = np.zeros(table_size(counts[N_FEEDS] + 1), np.uint64)
-    seen_paragraphs = np.zeros(len(seen_lines), np.uint64)
     start, paragraph, paragraph_end = 0, -1, 0
     while start <= n:
         end, first, last = start, -1, 0
@@ -135,4 +126,3 @@ def feeds(codes: Any, table: Any) -> Any:
                 counts[DUPLICATE_PARAGRAPH_CHARS] += paragraph_end - paragraph
             paragraph = -1
         start = end + 1
-    return counts

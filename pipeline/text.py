@@ -30,7 +30,7 @@ class Units:
     hashes: Hashes  #: of the words, 64 bits; equal words have equal hashes
     starts: Positions  #: in characters
     ends: Positions
-    kinds: npt.NDArray[np.uint8]  #: text_kernels.REAL | ALPHABETIC
+    sorts: npt.NDArray[np.uint8]  #: text_kernels.REAL | ALPHABETIC
     _words: npt.NDArray[np.int64]
     _lines: npt.NDArray[np.int64]
     _feeds: npt.NDArray[np.int64]
@@ -71,19 +71,13 @@ def measure(text: str) -> Units:
     codes = code_points(text)
     counts, out = _words(codes)
     n = int(counts[text_kernels.N_WORDS])
-    hashes, starts, ends, kinds = (column[:n] for column in out)
+    hashes, starts, ends, sorts = (column[:n] for column in out)
     table = text_tables.character_flags()
-    return Units(
-        text=text,
-        codes=codes,
-        hashes=hashes,
-        starts=starts,
-        ends=ends,
-        kinds=kinds,
-        _words=counts,
-        _lines=line_kernels.lines(codes, table),
-        _feeds=line_kernels.feeds(codes, table),
-    )
+    lines, feeds = np.zeros(line_kernels.N_LINE_COUNTS, np.int64), np.zeros(line_kernels.N_FEED_COUNTS, np.int64)
+    line_kernels.lines(codes, table, lines)
+    sets = np.zeros((2, line_kernels.table_size(text.count("\n") + 1)), np.uint64)
+    line_kernels.feeds(codes, table, sets[0], sets[1], feeds)
+    return Units(text, codes, hashes, starts, ends, sorts, counts, lines, feeds)
 
 
 def count_words(text: str) -> int:
@@ -133,11 +127,16 @@ def _exceptions() -> tuple[Hashes, npt.NDArray[np.int64], Hashes]:
 def _words(codes: Codes) -> tuple[npt.NDArray[np.int64], tuple[Any, ...]]:
     keys, parts, units = _exceptions()
     n = len(codes)
+    state, suffixes = np.zeros(2, np.int64), np.empty(text_kernels.MAX_SUFFIXES, np.int32)
+    scratch = np.empty(n, np.uint32)  # touched only as far as the longest run without white space
     room = n if n <= _ROOMY else n // 3
     while True:
         out = (np.empty(room, np.uint64), np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.uint8))
         counts = np.zeros(text_kernels.N_COUNTS, np.int64)
-        text_kernels.words(codes, text_tables.character_flags(), keys, parts, units, out, counts)
+        state[:] = 0
+        text_kernels.words(
+            codes, text_tables.character_flags(), keys, parts, units, *out, counts, state, suffixes, scratch
+        )
         if counts[text_kernels.N_WORDS] <= room:
             return counts, out
         room = int(counts[text_kernels.N_WORDS])

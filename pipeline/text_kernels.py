@@ -61,20 +61,21 @@ def flag(code: Any, table: Any) -> Any:
 
 
 @njit
-def mix(h: Any) -> Any:
+def finish(h: Any) -> Any:
+    """Spread the bits of a running hash; never 0, which marks an empty slot."""
     h ^= h >> _32
     h *= _MIX
-    return h ^ (h >> _29)
+    h ^= h >> _29
+    return h if h != np.uint64(0) else np.uint64(1)
 
 
 @njit
 def string_hash(codes: Any, start: int, end: int) -> Any:
-    """64-bit hash of codes[start:end], never 0, which marks an empty slot."""
+    """64-bit hash of codes[start:end]."""
     h = _SEED
     for i in range(start, end):
         h = (h ^ np.uint64(codes[i])) * _PRIME
-    h = mix(h)
-    return h if h != np.uint64(0) else np.uint64(1)
+    return finish(h)
 
 
 @njit
@@ -97,24 +98,18 @@ def _exception(codes: Any, start: int, end: int, keys: Any) -> int:
 
 
 @njit
-def _dots_from(codes: Any, start: int, end: int) -> int:
-    i = start
-    while i < end and codes[i] == 46:
-        i += 1
-    return i - start
-
-
-@njit
-def _prefix(codes: Any, a: int, b: int, table: Any) -> int:
+def _prefix(codes: Any, kinds: Any, a: int, b: int) -> int:
     """Length of what is split off the front of codes[a:b], or 0."""
-    c = codes[a]
-    if flag(c, table) & t.PREFIX:
+    if kinds[a] & t.PREFIX:
         return 1
+    c = codes[a]
     if c == 46:  # ..
-        dots = _dots_from(codes, a, b)
-        return dots if dots > 1 else 0
+        i = a + 1
+        while i < b and codes[i] == 46:
+            i += 1
+        return i - a if i - a > 1 else 0
     if c == 43:  # + not before a digit
-        return 0 if a + 1 < b and flag(codes[a + 1], table) & t.ASCII_DIGIT else 1
+        return 0 if a + 1 < b and kinds[a + 1] & t.ASCII_DIGIT else 1
     if a + 1 < b:  # C$ A$ US$
         if (c == 67 or c == 65) and codes[a + 1] == 36:
             return 2
@@ -124,15 +119,17 @@ def _prefix(codes: Any, a: int, b: int, table: Any) -> int:
 
 
 @njit
-def _suffix(codes: Any, a: int, b: int, table: Any, unit_keys: Any) -> int:
+def _suffix(codes: Any, kinds: Any, a: int, b: int, unit_keys: Any) -> int:
     """Length of what is split off the end of codes[a:b], or 0."""
     if a >= b:
         return 0
-    c = codes[b - 1]
-    kind = flag(c, table)
+    c, kind = codes[b - 1], kinds[b - 1]
     if kind & t.SUFFIX:
         return 2 if c == 0x2026 and b - 2 >= a and codes[b - 2] == 0x2026 else 1
-    if (c == 115 or c == 83) and b - 2 >= a and (codes[b - 2] == 39 or codes[b - 2] == 0x2019):  # 's
+    if b - 2 < a:
+        return 0
+    before = kinds[b - 2]
+    if (c == 115 or c == 83) and (codes[b - 2] == 39 or codes[b - 2] == 0x2019):  # 's
         return 2
     if c == 46:
         i = b - 1
@@ -140,48 +137,42 @@ def _suffix(codes: Any, a: int, b: int, table: Any, unit_keys: Any) -> int:
             i -= 1
         if b - i > 1:
             return b - i
-        if b - 2 < a:
-            return 0
-        before = flag(codes[b - 2], table)
         if before & t.STOP_SIDE:
             return 1
-        if b - 3 >= a:
-            if before & t.UPPER_SIDE and flag(codes[b - 3], table) & t.UPPER_SIDE:
-                return 1
-            if codes[b - 3] == 0xB0 and (codes[b - 2] | 32 == 102 or codes[b - 2] | 32 == 99 or codes[b - 2] | 32 == 107):
-                return 1
-        return 0
-    if b - 2 < a:
-        return 0
+        if b - 3 < a:
+            return 0
+        if before & t.UPPER_SIDE and kinds[b - 3] & t.UPPER_SIDE:
+            return 1
+        degree = codes[b - 2] | 32
+        return 1 if codes[b - 3] == 0xB0 and (degree == 102 or degree == 99 or degree == 107) else 0
     if c == 43:
-        return 1 if flag(codes[b - 2], table) & t.ASCII_DIGIT else 0
-    if kind & t.ASCII_DIGIT:
-        return 0
-    for i in range(b - 1, max(a, b - 5), -1):  # a unit after a digit
-        if flag(codes[i - 1], table) & t.ASCII_DIGIT:
-            return b - i if lookup(string_hash(codes, i, b), unit_keys) >= 0 else 0
+        return 1 if before & t.ASCII_DIGIT else 0
+    if not kind & t.ASCII_DIGIT:
+        for i in range(b - 1, max(a, b - 5), -1):  # a unit after a digit
+            if kinds[i - 1] & t.ASCII_DIGIT:
+                return b - i if lookup(string_hash(codes, i, b), unit_keys) >= 0 else 0
     return 0
 
 
 @njit
-def _infix(codes: Any, i: int, a: int, b: int, table: Any) -> int:
-    """Length of what splits codes[a:b] at i, or 0."""
-    c = codes[i]
-    kind = flag(c, table)
-    if kind & (t.LETTER | t.ASCII_DIGIT) and not kind & t.ICON:
-        return 0
+def _infix(codes: Any, kinds: Any, i: int, a: int, b: int) -> int:
+    """Length of what splits codes[a:b] at i, a character that may, or 0."""
+    c, kind = codes[i], kinds[i]
     if kind & t.ICON or c == 0x2026:
         return 1
     if c == 46:
-        dots = _dots_from(codes, i, b)
-        if dots > 1:
-            return dots
+        same = 1
+        while i + same < b and codes[i + same] == 46:
+            same += 1
+        if same > 1:
+            return same
     if i == a or i + 1 >= b:
         return 0
-    before, after = flag(codes[i - 1], table), flag(codes[i + 1], table)
+    before, after = kinds[i - 1], kinds[i + 1]
     if c == 46:
         return 1 if before & t.LOWER_SIDE and after & t.UPPER_SIDE else 0
-    if (c == 43 or c == 45 or c == 42 or c == 94) and before & t.ASCII_DIGIT and (after & t.ASCII_DIGIT or codes[i + 1] == 45):
+    arithmetic = c == 43 or c == 45 or c == 42 or c == 94
+    if arithmetic and before & t.ASCII_DIGIT and (after & t.ASCII_DIGIT or codes[i + 1] == 45):
         return 1
     if c == 44:
         return 1 if before & t.LETTER and after & t.LETTER else 0
@@ -196,29 +187,27 @@ def _infix(codes: Any, i: int, a: int, b: int, table: Any) -> int:
         while i + same < b and codes[i + same] == c:
             same += 1
         fits = (c == 45 and same <= 3) or (c == 0x2014 and same == 2)
-        return same if fits and i + same < b and flag(codes[i + same], table) & t.LETTER else 0
+        return same if fits and i + same < b and kinds[i + same] & t.LETTER else 0
     return 0
 
 
 @njit
-def _host(codes: Any, start: int, end: int, table: Any) -> bool:
+def _host(codes: Any, kinds: Any, start: int, end: int) -> bool:
     """Whether codes[start:end] is host[:port][/path]: labels and dots, then a lower-case ending; or four numbers."""
     i, last_dot, label, dots, numeric = start, -1, start, 0, True
     while i < end:
         c = codes[i]
         if c == 46:
-            if i == label or i - label > 64 or not flag(codes[i - 1], table) & t.HOST:
+            if i == label or i - label > 64 or not kinds[i - 1] & t.HOST:
                 return False
             last_dot, label = i, i + 1
             dots += 1
         elif c == 58 or c == 47 or c == 63 or c == 35:  # : / ? #
             break
         else:
-            kind = flag(c, table)
-            inner = c == 95 or c == 45
-            if not (kind & t.HOST or (inner and i > label)):
+            if not (kinds[i] & t.HOST or ((c == 95 or c == 45) and i > label)):
                 return False
-            numeric = numeric and kind & t.ASCII_DIGIT != 0
+            numeric = numeric and kinds[i] & t.ASCII_DIGIT != 0
         i += 1
     if last_dot < 0:
         return False
@@ -226,11 +215,11 @@ def _host(codes: Any, start: int, end: int, table: Any) -> bool:
         if not 2 <= i - label <= 63:
             return False
         for j in range(label, i):
-            if not (flag(codes[j], table) & t.LOWER_SIDE and flag(codes[j], table) & t.LETTER):
+            if not (kinds[j] & t.LOWER_SIDE and kinds[j] & t.LETTER):
                 return False
     if i < end and codes[i] == 58:
         j = i + 1
-        while j < end and flag(codes[j], table) & t.ASCII_DIGIT:
+        while j < end and kinds[j] & t.ASCII_DIGIT:
             j += 1
         if not 2 <= j - i - 1 <= 5:
             return False
@@ -239,7 +228,7 @@ def _host(codes: Any, start: int, end: int, table: Any) -> bool:
 
 
 @njit
-def _address(codes: Any, a: int, b: int, table: Any) -> bool:
+def _address(codes: Any, kinds: Any, a: int, b: int) -> bool:
     """Whether codes[a:b] is a web or mail address: it stays one word."""
     first_at, last_at, scheme, dot = -1, -1, -1, False
     for i in range(a, b):
@@ -253,178 +242,190 @@ def _address(codes: Any, a: int, b: int, table: Any) -> bool:
             scheme = i + 3
     if not dot:
         return False
-    if _host(codes, a, b, table) or (scheme >= 0 and _host(codes, scheme, b, table)):
+    if _host(codes, kinds, a, b) or (scheme >= 0 and _host(codes, kinds, scheme, b)):
         return True
-    return last_at >= 0 and (_host(codes, last_at + 1, b, table) or _host(codes, first_at + 1, b, table))
+    return last_at >= 0 and (_host(codes, kinds, last_at + 1, b) or _host(codes, kinds, first_at + 1, b))
 
 
 @njit
-def _emit(codes: Any, a: int, b: int, table: Any, out: Any, counts: Any, state: Any) -> None:
-    """Write the word codes[a:b], cut at letters of scripts without spaces, to `out`.
+def _write(
+    position: int, length: int, key: Any, seen: Any, always: Any, hashes: Any, starts: Any, ends: Any, sorts: Any,
+    counts: Any, state: Any,
+) -> None:  # fmt: skip
+    """Append one word, whose characters have all flags of `always` and, together, those of `seen`.
 
-    `state` is [a sentence has ended, this line has a word]. A full `out` counts on, so that the caller can start anew.
+    `state` is [a sentence has ended, this line has a word]. A full output counts on, so that the caller can start anew.
     """
-    hashes, starts, ends, kinds = out
+    n = counts[N_WORDS]
+    sort = 0
+    if not always & t.PUNCT:
+        sort = REAL
+        counts[N_REAL_WORDS] += 1
+        counts[REAL_WORD_CHARS] += length
+    if seen & t.ALPHA:
+        sort |= ALPHABETIC
+        counts[N_ALPHA_WORDS] += 1
+    if n < len(hashes):
+        hashes[n] = key
+        starts[n] = position
+        ends[n] = position + length
+        sorts[n] = sort
+    counts[N_WORDS] = n + 1
+    stop = length == 1 and seen & t.SENTENCE != 0
+    if state[1] == 0:
+        state[1] = 1
+        state[0] = 1 if stop else 0
+        counts[N_SENTENCES] += 1
+    elif stop:
+        state[0] = 1
+    elif state[0] and not always & t.CATEGORY_P:
+        state[0] = 0
+        counts[N_SENTENCES] += 1
+
+
+@njit
+def _emit(
+    codes: Any, kinds: Any, a: int, b: int, hashes: Any, starts: Any, ends: Any, sorts: Any, counts: Any, state: Any,
+    base: int,
+) -> None:  # fmt: skip
+    """Append the word codes[a:b], cut at the letters of scripts without spaces."""
     start = a
     while start < b:
         end = start + 1
-        if flag(codes[start], table) & t.SPACELESS:
-            while end < b and flag(codes[end], table) & t.MARK:
+        if kinds[start] & t.SPACELESS:
+            while end < b and kinds[end] & t.MARK:
                 end += 1
         else:
-            while end < b and not flag(codes[end], table) & t.SPACELESS:
+            while end < b and not kinds[end] & t.SPACELESS:
                 end += 1
-        seen = np.uint32(0)
-        always = np.uint32(0xFFFFFFFF)
+        seen, always = np.uint32(0), np.uint32(0xFFFFFFFF)
         for i in range(start, end):
-            kind = flag(codes[i], table)
-            seen |= kind
-            always &= kind
-        n = counts[N_WORDS]
-        word = 0
-        if not always & t.PUNCT:
-            word = REAL
-            counts[N_REAL_WORDS] += 1
-            counts[REAL_WORD_CHARS] += end - start
-        if seen & t.ALPHA:
-            word |= ALPHABETIC
-            counts[N_ALPHA_WORDS] += 1
-        if n < len(hashes):
-            hashes[n] = string_hash(codes, start, end)
-            starts[n], ends[n], kinds[n] = start, end, word
-        counts[N_WORDS] = n + 1
-        stop = end - start == 1 and seen & t.SENTENCE != 0
-        if state[1] == 0:
-            state[1] = 1
-            state[0] = 1 if stop else 0
-            counts[N_SENTENCES] += 1
-        elif stop:
-            state[0] = 1
-        elif state[0] and not always & t.CATEGORY_P:
-            state[0] = 0
-            counts[N_SENTENCES] += 1
+            seen |= kinds[i]
+            always &= kinds[i]
+        key = string_hash(codes, start, end)
+        _write(base + start, end - start, key, seen, always, hashes, starts, ends, sorts, counts, state)
         start = end
 
 
 @njit
-def _emit_parts(codes: Any, a: int, parts: Any, table: Any, out: Any, counts: Any, state: Any) -> None:
-    """`parts`: lengths of the words from a on, 8 bits each, first one lowest."""
-    while parts:
-        length = parts & 255
-        _emit(codes, a, a + length, table, out, counts, state)
-        a += length
-        parts >>= 8
-
-
-@njit
 def _split(
-    codes: Any, a: int, b: int, table: Any, keys: Any, parts: Any, unit_keys: Any, out: Any, counts: Any, state: Any,
-    suffixes: Any,
+    codes: Any, kinds: Any, parts: Any, keys: Any, unit_keys: Any, suffixes: Any,
+    hashes: Any, starts: Any, ends: Any, sorts: Any, counts: Any, state: Any, base: int,
 ) -> bool:  # fmt: skip
-    """Words of codes[a:b], which holds no white space. Returns whether it is an address."""
-    n_suffixes = 0
+    """Words of one chunk without white space that begins at `base` in the text. Returns whether it is an address."""
+    a, b, n_suffixes = 0, len(codes), 0
     found = _exception(codes, a, b, keys)
     while found < 0 and a < b and n_suffixes < MAX_SUFFIXES:
-        prefix = _prefix(codes, a, b, table)
-        if prefix:
-            if a + prefix < b:
-                found = _exception(codes, a + prefix, b, keys)
-            if found >= 0:
-                _emit(codes, a, a + prefix, table, out, counts, state)
-                a += prefix
-                break
-        suffix = _suffix(codes, a + prefix, b, table, unit_keys)
-        if suffix:
-            if a < b - suffix:
+        prefix = _prefix(codes, kinds, a, b)
+        if prefix and a + prefix < b:
+            found = _exception(codes, a + prefix, b, keys)
+        suffix = 0
+        if found < 0:
+            suffix = _suffix(codes, kinds, a + prefix, b, unit_keys)
+            if suffix and a < b - suffix:
                 found = _exception(codes, a, b - suffix, keys)
-            if found >= 0:
-                prefix = 0
+                prefix = 0 if found >= 0 else prefix
         if not prefix and not suffix:
             break
         if prefix:
-            _emit(codes, a, a + prefix, table, out, counts, state)
+            _emit(codes, kinds, a, a + prefix, hashes, starts, ends, sorts, counts, state, base)
             a += prefix
         if suffix:
             b -= suffix
             suffixes[n_suffixes] = suffix
             n_suffixes += 1
-        if found < 0 and a < b:
+        if found < 0:
             found = _exception(codes, a, b, keys)
     address = False
-    if a < b:
-        if found >= 0:
-            _emit_parts(codes, a, parts[found], table, out, counts, state)
-        elif _address(codes, a, b, table):
-            address = True
-            _emit(codes, a, b, table, out, counts, state)
-        else:
-            start, i = a, a
-            while i < b:
-                infix = _infix(codes, i, a, b, table)
-                if infix == 0:
-                    i += 1
-                    continue
-                if i > a:
-                    if i > start:
-                        _emit(codes, start, i, table, out, counts, state)
-                    _emit(codes, i, i + infix, table, out, counts, state)
-                    start = i + infix
-                i += infix
-            if start < b:
-                _emit(codes, start, b, table, out, counts, state)
+    if found >= 0:
+        lengths = parts[found]  # of the words from a on, 8 bits each, first one lowest
+        while lengths:
+            length = lengths & 255
+            _emit(codes, kinds, a, a + length, hashes, starts, ends, sorts, counts, state, base)
+            a += length
+            lengths >>= 8
+    elif a < b:
+        address = _address(codes, kinds, a, b)
+        start, i = a, a
+        while i < b and not address:
+            infix = _infix(codes, kinds, i, a, b) if kinds[i] & t.INFIX else 0
+            if infix and i > a:
+                if i > start:
+                    _emit(codes, kinds, start, i, hashes, starts, ends, sorts, counts, state, base)
+                _emit(codes, kinds, i, i + infix, hashes, starts, ends, sorts, counts, state, base)
+                start = i + infix
+            i += max(infix, 1)
+        if start < b:
+            _emit(codes, kinds, start, b, hashes, starts, ends, sorts, counts, state, base)
     for k in range(n_suffixes - 1, -1, -1):
-        _emit(codes, b, b + suffixes[k], table, out, counts, state)
+        _emit(codes, kinds, b, b + suffixes[k], hashes, starts, ends, sorts, counts, state, base)
         b += suffixes[k]
     return address
 
 
 @njit
-def words(codes: Any, table: Any, keys: Any, parts: Any, unit_keys: Any, out: Any, counts: Any) -> None:
-    """Fill `out` (hashes u64, starts i32, ends i32, kinds u8: all of one length) and `counts` (int64[N_COUNTS]).
+def words(
+    codes: Any, table: Any, keys: Any, parts: Any, unit_keys: Any,
+    hashes: Any, starts: Any, ends: Any, sorts: Any, counts: Any, state: Any, suffixes: Any, scratch: Any,
+) -> None:  # fmt: skip
+    """Fill `hashes` (u64), `starts`, `ends` (i32), `sorts` (u8), all of one length, and `counts` (int64[N_COUNTS]).
 
-    counts[N_WORDS] larger than the length of `out` means that `out` was too small.
+    counts[N_WORDS] larger than the length of `hashes` means that there was too little room. Room to work in: `state`
+    int64[2] of zeros, `suffixes` int32[MAX_SUFFIXES], `scratch` uint32[as long as the longest run without white space].
     """
-    suffixes = np.empty(MAX_SUFFIXES, np.int32)
-    state = np.zeros(2, np.int64)
     n, i = len(codes), 0
     while i < n:
-        kind = flag(codes[i], table)
+        c = codes[i]
+        kind = table[c] if c < t.TABLE_SIZE else flag(c, table)
         if kind & t.SPACE:
-            if codes[i] == 10:
-                state[:] = 0
+            if c == 10:
+                state[0] = 0
+                state[1] = 0
             i += 1
             continue
-        start, letters, seen = i, 0, np.uint32(0)
-        while i < n:
-            kind = flag(codes[i], table)
-            if kind & t.SPACE:
-                break
+        start, letters = i, 0
+        seen, always = np.uint32(0), np.uint32(0xFFFFFFFF)
+        key = _SEED
+        while not kind & t.SPACE:
+            scratch[i - start] = kind
+            key = (key ^ np.uint64(c)) * _PRIME
             seen |= kind
+            always &= kind
             if kind & t.ALPHA:
                 letters += 1
-                if kind & t.UPPER:
-                    counts[N_UPPER] += 1
-            elif kind & t.DIGIT:
-                counts[N_DIGITS] += 1
-            elif kind & t.CATEGORY_P:
-                counts[N_PUNCTUATION] += 1
-            if kind & t.WORD_CHAR:
-                counts[N_WORD_CHARS] += 1
-            if kind & t.SPACELESS:
-                counts[SPACELESS_CHARS] += 1
+                counts[N_UPPER] += kind & t.UPPER != 0
+            else:
+                counts[N_DIGITS] += kind & t.DIGIT != 0
+                counts[N_PUNCTUATION] += kind & t.CATEGORY_P != 0
+            counts[N_WORD_CHARS] += kind & t.WORD_CHAR != 0
+            counts[SPACELESS_CHARS] += kind & t.SPACELESS != 0
             i += 1
+            if i == n:
+                break
+            c = codes[i]
+            kind = table[c] if c < t.TABLE_SIZE else flag(c, table)
+        length = i - start
         counts[N_CHUNKS] += 1
-        counts[CHUNK_CHARS] += i - start
+        counts[CHUNK_CHARS] += length
         counts[N_LETTERS] += letters
         if seen & t.ALPHA:
             counts[N_ALPHA_CHUNKS] += 1
-        if _split(codes, start, i, table, keys, parts, unit_keys, out, counts, state, suffixes) or _has_scheme(codes, start, i):
+        if always & t.ALPHA and not seen & t.SPACELESS:  # nothing but letters: four words of five
+            key = finish(key)
+            if length > LONGEST_EXCEPTION or lookup(key, keys) < 0:
+                _write(start, length, key, seen, always, hashes, starts, ends, sorts, counts, state)
+                continue
+        chunk, kinds = codes[start:i], scratch[:length]
+        address = _split(
+            chunk, kinds, parts, keys, unit_keys, suffixes, hashes, starts, ends, sorts, counts, state, start
+        )
+        if address or _has_scheme(chunk):
             counts[ADDRESS_LETTERS] += letters
 
 
 @njit
-def _has_scheme(codes: Any, start: int, end: int) -> bool:
-    for i in range(start, end - 2):
+def _has_scheme(codes: Any) -> bool:
+    for i in range(len(codes) - 2):
         if codes[i] == 58 and codes[i + 1] == 47 and codes[i + 2] == 47:
             return True
     return False

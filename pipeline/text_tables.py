@@ -41,6 +41,7 @@ WORD_CHAR = 1 << 20  #: \w
 HOST = 1 << 21  #: may begin or end the label of a host name
 BULLET_GOPHER = 1 << 22
 BULLET_REFINEDWEB = 1 << 23
+INFIX = 1 << 24  #: may split a word from inside
 
 TERMINAL_PUNCTUATION = frozenset(
     "᪩？⁈𑩂．꩞𑅃﹗𑂾\u1b7d፧𑅂꡶꘎⁉࠾᪨𑊩𑱂᱿𖩮᥅\U00011f43\U00011f44﹒𑈹𑈸።܂؞꛳\U00010f88𑗍𐩖𑙂\u061d꩟᠉\u1b7e𑗗᰼𑻸؟𑪜꧉𑗉𐽙𖫵𖬷܀꓿᜵𑗏𑁇𑗓𑥄៖𑥆𑗑𑗒꯫۔𐩗"
@@ -130,7 +131,8 @@ def character_flags() -> npt.NDArray[np.uint32]:
     table[ord("々")] |= SPACELESS
     table[0xA1:0x10000] |= HOST
     _set(table, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", HOST)
-    table[(table & ICON) != 0] |= PREFIX | SUFFIX
+    table[(table & ICON) != 0] |= PREFIX | SUFFIX | INFIX
+    _set(table, ".…+-*^,:<>=/–—~", INFIX)
     table[TABLE_SIZE] = _BEYOND_TABLE
     table.flags.writeable = False
     return table
