@@ -1,8 +1,8 @@
 """Bytes to text: BOM, then HTTP, then meta, then detection, each only as far as the bytes agree.
 
-Valid UTF-8 with characters beyond ASCII is UTF-8, whatever a header says, and so is UTF-8 with few stray bytes. A declared
-legacy encoding stands unless the text it gives is odd (letters run into symbols, case flips inside words, control
-characters) and another reading is clearly less so. A page that stays odd in every reading is `undecodable`.
+Valid UTF-8 with characters beyond ASCII is UTF-8, whatever a header says, and so is UTF-8 with few stray bytes. A
+declared legacy encoding stands unless the text it gives is odd (letters run into symbols, case flips inside words,
+control characters) and another reading is clearly less so. A page that stays odd in every reading is `undecodable`.
 
 The rule for characters no text has: NUL, other controls save tab, newline, form feed and return, U+FFFE and U+FFFF are
 removed; lone surrogates become U+FFFD.
@@ -62,7 +62,7 @@ class Decoded:
 
 
 def to_text(body: bytes | memoryview, label: str | None = None, label_source: Source = "http") -> Decoded:
-    """The text of `body`; `label` is the charset that HTTP (or the record) declares. Raises Rejected(decode, undecodable)."""
+    """The text of `body`; `label` is the charset that HTTP declares. Raises Rejected(decode, undecodable)."""
     head = bytes(body[:4])
     for mark, codec in _BOMS:
         if head.startswith(mark):
@@ -142,7 +142,7 @@ def _valid_utf8(body: bytes | memoryview, text: str, label: str | None, label_so
         wide = _utf16_without_bom(values)
         if wide:
             return Decoded(clean(str(body, wide, "replace")), wide, "detected")
-    if _holds_controls(values) or (not ascii_only and _holds_noncharacters(body)):
+    if _holds_controls(values) or (not ascii_only and ("\ufffe" in text or "\uffff" in text)):
         cleaned = clean(text)
         if len(text) - len(cleaned) > max(16, len(text) // 20):
             raise Rejected("decode", "undecodable", "control characters throughout: this is no text")
@@ -183,12 +183,7 @@ def _few_pairs(values: np.ndarray) -> bool:
 
 
 def _holds_controls(values: np.ndarray) -> bool:
-    return bool((values < 9).any() or (values == 11).any() or ((values - np.uint8(14)) < 18).any())
-
-
-def _holds_noncharacters(body: bytes | memoryview) -> bool:
-    whole = bytes(body)
-    return b"\xef\xbf\xbe" in whole or b"\xef\xbf\xbf" in whole
+    return bool(values.min(initial=255) < 9 or ((values - np.uint8(14)) < 18).any() or (values == 11).any())
 
 
 def _utf16_without_bom(values: np.ndarray) -> str | None:
@@ -216,7 +211,7 @@ def _legacy(body: bytes | memoryview, label: str | None, label_source: Source) -
             return Decoded(clean(text), wide, label_source if declared == wide else "detected")
     sample = b"\n".join(_BEYOND_ASCII.findall(bytes(body)))[:_SAMPLE]
     bad, good = _utf8_counts(sample)
-    if good >= 3 and bad * 6 <= good or bad <= 1 and good and "utf-8" in (declared, meta):
+    if (good >= 3 and bad * 6 <= good) or (bad <= 1 and good and "utf-8" in (declared, meta)):
         source: Source = label_source if declared == "utf-8" else "meta" if meta == "utf-8" else "detected"
         return Decoded(clean(str(body, "utf-8", "replace")), "utf-8", source)
     candidates: list[tuple[str, Source]] = []
@@ -266,7 +261,7 @@ codecs.register_error("gristmill-c1", _c1)
 
 
 def oddness(text: str) -> float:
-    """Share of the characters beyond ASCII that stand where no writing system puts them: the mark of a wrong reading."""
+    """Share of the characters beyond ASCII that stand where no script puts them: the mark of a wrong reading."""
     total = odd = upper = lower = 0
     before = " "
     for i, char in enumerate(text):
@@ -274,9 +269,12 @@ def oddness(text: str) -> float:
             if char > "\x7f":
                 total += 1
             category = unicodedata.category(char)
-            if char > "\x7f" and category in ("Cc", "Cn", "Co", "Cs") or char == "\ufffd":
-                odd += 1
-            elif char.isupper() and before.islower() or _mixed(before, char):
+            if (
+                (char > "\x7f" and category in ("Cc", "Cn", "Co", "Cs"))
+                or char == "\ufffd"
+                or (char.isupper() and before.islower())
+                or _mixed(before, char)
+            ):
                 odd += 1
             elif char > "\x7f" and category[0] in "SPN" and before.isalpha() and char not in "’·‐‑–—…、。・ー":
                 after = text[i + 1 : i + 2]

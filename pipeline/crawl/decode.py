@@ -1,7 +1,8 @@
 """A record as a page: HTTP taken apart, encodings undone within limits, bytes turned into text.
 
-A page that was cut, by the crawler (WARC-Truncated) or on its way (its body is shorter than its headers or its own format
-say), is rejected as `truncated`: half a page makes a document that ends mid-sentence, and lacks what nobody can count.
+A page that was cut, by the crawler (WARC-Truncated) or on its way (its body is shorter than its headers or its own
+format say), is rejected as `truncated`: half a page makes a document that ends mid-sentence, and what it lacks nobody
+can count.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _BINARY = (
     b"Rar!", b"7z\xbc\xaf", b"\x7fELF", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"{\\rtf", b"\xd0\xcf\x11\xe0", b"fLaC",
     b"\x00\x00\x01\x00", b"\x00\x01\x00\x00\x00", b"\x1a\x45\xdf\xa3", b"FWS", b"CWS", b"II*\x00", b"MM\x00*",
 )  # fmt: skip
-_HTML_MARK = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|meta|script|style|div|h1|p|a|table|br|!--)[\s>/-]", re.I)
+_HTML_MARK = re.compile(
+    rb"<(?:!doctype\s+html|html|head|body|title|meta|script|style|div|h1|p|a|table|br|!--)[\s>/-]", re.I
+)
 _FEED = re.compile(rb"<(?:rss|feed|rdf:RDF|urlset|sitemapindex|svg|opml)[\s>]")
 
 
@@ -84,17 +87,14 @@ def decode(record: Record, limits: Limits | None = None) -> Page:
         seen = replace(seen, html_bytes=len(body))
         if len(body) > limits.body_mib * 1024 * 1024:
             raise Rejected("read", "too_large", f"body over {limits.body_mib:g} MiB")
-        if not bytes(body[:65536]).strip():
-            if not bytes(body).strip():
-                raise Rejected("fetch", "empty_body")
+        if not bytes(body[:65536]).strip() and not bytes(body).strip():
+            raise Rejected("fetch", "empty_body")
         is_text = record.warc_type == "conversion" and seen.mime in ("text/plain", None)
         if not is_text:
             _require_html(seen.mime, bytes(body[:4096]))
         label = declared_in_content_type(content_type) or ("utf-8" if is_text else None)
         decoded = to_text(body, label, source)
-        return replace(
-            seen, charset=decoded.charset, charset_source=decoded.source, html=decoded.text, is_text=is_text
-        )
+        return replace(seen, charset=decoded.charset, charset_source=decoded.source, html=decoded.text, is_text=is_text)
     except Rejected as cause:
         raise PageRejected(cause, seen) from None
 

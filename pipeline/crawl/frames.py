@@ -6,6 +6,7 @@ sees the end; the record parser decides what that means. Memory is bounded by th
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Protocol
 
@@ -15,6 +16,7 @@ from zlib_ng import zlib_ng
 #: Compressed bytes fed to the inflater at once. Deflate expands 1032 times at most, so a piece is 33 MiB at most.
 PIECE = 32 * 1024
 WINDOW = 1024 * 1024
+_ZLIB_ERROR: Any = zlib_ng.error
 GZIP_MAGIC = b"\x1f\x8b\x08"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -87,7 +89,7 @@ class Inflater(Protocol):
 
 
 class Frame:
-    """A cursor over the content of one frame. `position` counts content bytes; for plain bytes it is the file offset."""
+    """A cursor over one frame's content. `position` counts content bytes; for plain bytes it is the file offset."""
 
     compressed = False
     error: str | None = None
@@ -190,7 +192,8 @@ class GzipFrame(Frame):
     """One gzip member. `error`: `truncated` at the end of the file, `bomb` over the limit, else zlib's message."""
 
     compressed = True
-    _errors: tuple[type[Exception], ...] = (zlib_ng.error, OSError, EOFError)
+    _piece = PIECE
+    _errors: tuple[Any, ...] = (zlib_ng.error, OSError, EOFError)
 
     def __init__(self, raw: Raw, start: int, *, free: int, ratio: float) -> None:
         """Beyond `free` inflated bytes the frame ends as a `bomb` once it has expanded more than `ratio` times."""
@@ -202,11 +205,11 @@ class GzipFrame(Frame):
         self._inflater = self._new()
 
     def _new(self) -> Inflater:
-        return zlib_ng.decompressobj(wbits=31)  # type: ignore[no-any-return]
+        return zlib_ng.decompressobj(wbits=31)
 
     def _fill(self) -> bytes:
         while not self._inflater.eof and self.error is None:
-            view = self.raw.at(self.end)[:PIECE]
+            view = self.raw.at(self.end)[: self._piece]
             if not view:
                 self.error = "truncated"
                 break
@@ -214,7 +217,7 @@ class GzipFrame(Frame):
                 out = self._inflater.decompress(view)
             except self._errors as error:
                 self.error = str(error) or type(error).__name__
-                break
+                return self._before_error(self.end)
             self.end += len(view)
             if self._inflater.eof:
                 self.end -= len(self._inflater.unused_data)
@@ -225,6 +228,19 @@ class GzipFrame(Frame):
             if out:
                 return out
         return b""
+
+    def _before_error(self, offset: int) -> bytes:
+        """What the piece at `offset` still held: a failing call gives nothing, so it is fed again in small steps."""
+        inflater = self._new()
+        at = self.start
+        out: list[bytes] = []
+        with contextlib.suppress(*self._errors):
+            while view := self.raw.at(at)[: min(self._piece, offset - at) or 64]:
+                part = inflater.decompress(view)
+                at += len(view)
+                if at > offset:
+                    out.append(part)
+        return b"".join(out)
 
     def _restart(self, position: int) -> None:
         self.end = self.start
@@ -238,10 +254,11 @@ class GzipFrame(Frame):
 class ZstdFrame(GzipFrame):
     """One zstd frame."""
 
+    _piece = 1024  # four bytes can hold a block of 128 KiB
     _errors = (zstandard.ZstdError,)
 
     def _new(self) -> Inflater:
-        return zstandard.ZstdDecompressor().decompressobj()  # type: ignore[return-value]
+        return zstandard.ZstdDecompressor().decompressobj()
 
 
 def salvage(raw: Raw, start: int, size: int) -> bytes:
@@ -255,7 +272,7 @@ def salvage(raw: Raw, start: int, size: int) -> bytes:
             break
         try:
             out += inflater.decompress(view)
-        except zlib_ng.error:
+        except _ZLIB_ERROR:
             break
         offset += len(view)
     return out[:size]

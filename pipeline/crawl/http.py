@@ -1,4 +1,4 @@
-"""An HTTP response as a crawler stored it: status, headers, and the body with its transfer and content encodings undone.
+"""An HTTP response as a crawler stored it: status, headers, and the body with its encodings undone.
 
 Labels lie, so bytes decide: a body labelled chunked or compressed that is not comes out as it is, and one that is but
 is not labelled so is undone as well. Decoding stops at the limits, whatever the headers promise.
@@ -25,6 +25,7 @@ _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,256})?\r
 #: Seen in Content-Encoding fields, and saying nothing about an encoding.
 _NO_ENCODING = frozenset({"", "identity", "none", "binary", "8bit", "7bit", "text", "utf-8", "utf8", "iso-8859-1"})
 _MAX_LAYERS = 5
+_ERRORS: tuple[Any, ...] = (zlib_ng.error, brotli.error, zstandard.ZstdError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +131,13 @@ def _dechunk(body: memoryview, *, labelled: bool) -> bytes | None:
                 return None
             return b"".join(parts)
         if at + size > len(body):
-            if not labelled or not parts and size > 64 * len(body):
+            if not labelled or (not parts and size > 64 * len(body)):
                 return None
             raise Rejected("read", "truncated", "the body ends inside a chunk")
         parts.append(body[at : at + size])
         at += size
-        at += 2 if body[at : at + 2] == b"\r\n" else 1 if body[at : at + 1] == b"\n" else 0
+        end = bytes(body[at : at + 2])
+        at += 2 if end == b"\r\n" else 1 if end[:1] == b"\n" else 0
 
 
 def _undo(name: str, body: Bytes, budget: _Budget) -> Bytes:
@@ -154,7 +156,7 @@ def _undo(name: str, body: Bytes, budget: _Budget) -> Bytes:
             size += len(part)
             budget.check(size)
             parts.append(part)
-    except (zlib_ng.error, brotli.error, zstandard.ZstdError, ValueError) as error:
+    except _ERRORS as error:
         if name in ("br", "deflate") and _is_textual(bytes(body[:512])):
             return body
         raise Rejected("decode", "content_encoding", f"{name}: {error}") from None
@@ -174,7 +176,8 @@ def _gzip(body: Bytes) -> Iterator[bytes]:
     at = 0
     while at < len(view):
         inflater = zlib_ng.decompressobj(wbits=31)
-        for part, at in _inflate(inflater, view, at):
+        for part, after in _inflate(inflater, view, at):
+            at = after
             yield part
         if not inflater.eof:
             raise _cut("gzip")

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 import fsspec
 import xxhash
 
-from pipeline.errors import GristmillError, UsageError
+from pipeline.errors import UsageError
 
 #: What a crawl file is called; in folders and path lists by glob only these are taken, a file named by hand always is.
 CRAWL_SUFFIXES = tuple(
@@ -44,7 +44,9 @@ def expand(inputs: Sequence[str], *, base: str, files: int | None = None) -> lis
     Raises UsageError naming an input that is missing or holds no crawl file.
     """
     if not inputs:
-        raise UsageError("no input: name WARC or WET files, folders, globs, s3:// or https:// addresses or *.paths lists")
+        raise UsageError(
+            "no input: name WARC or WET files, folders, globs, s3:// or https:// addresses or *.paths lists"
+        )
     found: set[str] = set()
     for text in inputs:
         found.update(_expand_one(text, base))
@@ -52,7 +54,7 @@ def expand(inputs: Sequence[str], *, base: str, files: int | None = None) -> lis
     if files is not None and files < len(chosen):
         if files < 1:
             raise UsageError(f"--files {files}: ask for one file at least")
-        chosen = sorted(sorted(chosen, key=lambda uri: (xxhash.xxh3_64_intdigest(uri), uri))[:files])
+        chosen = sorted(sorted(chosen, key=lambda uri: (xxhash.xxh3_64_intdigest(uri.encode()), uri))[:files])
     return chosen
 
 
@@ -220,7 +222,7 @@ def _read_list(text: str, base: str) -> list[str]:
 
 
 def _resolve(entry: str, origin: str, base: str) -> str:
-    """An entry of the list `origin`: absolute ones stay, others are of the list's host, bucket or folder, else `base`."""
+    """An entry of the list `origin`: absolute, or of the list's host, bucket or folder, else of `base`."""
     if _is_remote(entry):
         return entry
     if _is_remote(origin):

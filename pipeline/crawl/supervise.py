@@ -10,7 +10,9 @@ that verdicts depend neither on load nor on when the parent looks. Wall time is 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import gc
 import mmap
 import os
@@ -344,12 +346,8 @@ def _prepare(parent: int, limits: _Limits) -> None:
 
 def _widen(pipe: int) -> None:
     """A larger pipe lets the child run ahead while the parent writes."""
-    import fcntl
-
-    try:
+    with contextlib.suppress(OSError):
         fcntl.fcntl(pipe, _F_SETPIPE_SZ, MIB)
-    except OSError:
-        pass
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -83,6 +83,7 @@ class _Parsed:
     header: Header
     block: bytes
     problem: tuple[str, str] | None
+    whole: bool = True  #: all its bytes came out of the frame
 
 
 def read(
@@ -134,7 +135,6 @@ class _Reader:
 
     def _parse(self, frame: Frame) -> _Parsed | None:
         """The record at the cursor and the cursor behind it; None when there is no header to parse."""
-        start = frame.position
         header = self._header(frame)
         if header is None:
             return None
@@ -160,12 +160,11 @@ class _Reader:
                 else:
                     short = ("truncated", f"{have} of {header.length} bytes before the end of the file")
                 problem = problem or short
-            return _Parsed(header, b"", problem)
+            return _Parsed(header, b"", problem, whole=False)
         if not self._trailer(frame, block, header):
             self._to_next_record(frame, body_start)
             if frame.error is None:
                 problem = problem or ("length_mismatch", f"no record end after Content-Length {header.length}")
-        del start
         return _Parsed(header, b"" if problem else block, problem)
 
     def _header(self, frame: Frame) -> Header | None:
@@ -187,10 +186,15 @@ class _Reader:
         if header.is_arc:
             frame.take(len(line))
             return not after or frame.compressed or looks_like_record(frame.peek(512))
-        if line != _TRAILER:
+        if header.kind not in PAGE_TYPES:  # holds no page, so its exact end is nobody's matter
+            line = b"".join(iter(lambda: frame.take(1) if frame.peek(1) in (b"\r", b"\n") else b"", b""))
+            after = frame.peek(5)
+            return not after or after.startswith((b"WARC/", GZIP_MAGIC))
+        if line != _TRAILER and (
             # Some writers leave out a line; but where the block itself ends in what is missing, its length is wrong.
-            if line not in (b"", b"\r\n", b"\n", b"\n\n") or (block + line).endswith(_TRAILER):
-                return False
+            line not in (b"", b"\r\n", b"\n", b"\n\n") or (block[-4:] + line).endswith(_TRAILER)
+        ):
+            return False
         if after and not after.startswith((b"WARC/", GZIP_MAGIC)) and not frame.compressed and len(line) < 4:
             return False
         if after and frame.compressed and not after.startswith(b"WARC/"):
@@ -237,7 +241,7 @@ class _Reader:
         first = ordinal
         while True:
             parsed = self._parse(frame)
-            more = frame.error is None and bool(frame.peek(1))
+            more = bool(frame.peek(1))
             if parsed is None and more:
                 # No header at the cursor: what follows in this frame is lost, unless a record begins in it.
                 more = self._to_next_record(frame, frame.position)
@@ -248,12 +252,18 @@ class _Reader:
             else:
                 covered = 0
             length = covered if not more and ordinal == first else None
-            if cause is not None:
+            if cause is not None and (more or ordinal != first) and parsed is not None and parsed.whole:
+                # Of several records in a broken frame those before the break are sound.
+                yield self._event(parsed, ordinal, frame.start, None, 0, first)
+                if not more:
+                    reason = "truncated" if cause == "truncated" else "damaged"
+                    yield Gap(ordinal + 1, frame.start, covered, f"the member ends badly: {cause}", reason, first)
+            elif cause is not None:
                 yield self._broken(frame, ordinal, first, parsed, cause, length, covered)
             elif parsed is None:
                 empty = frame.position == 0
-                yield Gap(ordinal, frame.start, covered, "empty member" if empty else "no record header",
-                          "damaged" if empty else "bad_header", first)  # fmt: skip
+                cause = "empty member" if empty else "no record header"
+                yield Gap(ordinal, frame.start, covered, cause, "damaged", first)
             else:
                 yield self._event(parsed, ordinal, frame.start, length, covered, first)
             if not more:
@@ -268,12 +278,16 @@ class _Reader:
         return self._next_start(frame.start + 1, magics)
 
     def _broken(
-        self, frame: Frame, ordinal: int, first: int, parsed: _Parsed | None, cause: str, length: int | None, covered: int
+        self,
+        frame: Frame,
+        ordinal: int,
+        first: int,
+        parsed: _Parsed | None,
+        cause: str,
+        length: int | None,
+        covered: int,
     ) -> Event:
         header = parsed.header if parsed else None
-        if header is None and ordinal == first and not isinstance(frame, ZstdFrame):
-            head = salvage(self.raw, frame.start, 8192).partition(b"\r\n\r\n")
-            header = parse_warc(head[0] + b"\r\n") if head[1] and head[0].startswith(b"WARC/") else None
         at_end = not self.raw.peek(frame.start + covered, 1) if covered else True
         if cause == "bomb":
             problem = ("too_large", "the member inflates beyond the limit")
@@ -300,7 +314,9 @@ class _Reader:
 
     def _garbage(self, offset: int, ordinal: int) -> Iterator[Event]:
         end = self._next_start(offset + 1, (b"WARC/", GZIP_MAGIC, ZSTD_MAGIC))
-        yield Gap(ordinal, offset, end - offset, "bytes between records", "damaged", ordinal)
+        cut = any(magic.startswith(self.raw.peek(offset, 16)) for magic in (b"WARC/", GZIP_MAGIC, ZSTD_MAGIC))
+        reason, cause = ("truncated", "the file ends here") if cut else ("damaged", "bytes between records")
+        yield Gap(ordinal, offset, end - offset, cause, reason, ordinal)
 
     def _next_start(self, offset: int, magics: tuple[bytes, ...]) -> int:
         """File offset of the next place, from `offset` on, where a record begins; the file's end when there is none."""
@@ -311,18 +327,17 @@ class _Reader:
             elif magic == ZSTD_MAGIC:
                 if looks_like_record(ZstdFrame(self.raw, at, free=MIB, ratio=self.ratio).peek(512)):
                     return at
-            elif self.raw.peek(at - 1, 1) == b"\n" or at == offset:
-                if self._sound(Frame(self.raw, at), at):
-                    return at
+            elif (at == offset or self.raw.peek(at - 1, 1) == b"\n") and self._sound(Frame(self.raw, at), at):
+                return at
         end = offset
         while view := self.raw.at(end):
             end += len(view)
         return end
 
-    def _event(
-        self, parsed: _Parsed, ordinal: int, offset: int, length: int | None, covered: int, first: int
-    ) -> Event:
+    def _event(self, parsed: _Parsed, ordinal: int, offset: int, length: int | None, covered: int, first: int) -> Event:
         header = parsed.header
+        if not (header.kind or header.url or header.record_id):
+            return Gap(ordinal, offset, covered, "no record header", "damaged", first)
         if header.kind not in PAGE_TYPES and (parsed.problem is None or header.kind):
             if parsed.problem is None or parsed.problem[0] == "too_large":
                 return Skipped(ordinal, offset, length, covered, first, header.kind)
