@@ -49,6 +49,7 @@ class Shingles:
     hashes: Hashes
     n_units: int
     by_character: bool
+    single: str | None  # where all shingles are one: its 128-bit hash, because 32 bits alone would merge strangers
 
 
 def shingle(text: str, settings: Dedup) -> Shingles:
@@ -57,10 +58,13 @@ def shingle(text: str, settings: Dedup) -> Shingles:
     if len(stream) == 0:
         # No word at all: only the very same text is a copy, and there is no signature.
         raw = text.encode("utf-8", "surrogatepass")
-        return Shingles(xxhash.xxh3_128_hexdigest(b"\0" + raw), np.empty(0, np.uint32), 0, False)
+        return Shingles(xxhash.xxh3_128_hexdigest(b"\0" + raw), np.empty(0, np.uint32), 0, False, None)
     units = stream.astype(np.uint64) if by_character else _word_hashes(stream)
     hashes = _sorted_unique(_hash_shingles(units, settings.shingle))
-    return Shingles(xxhash.xxh3_128_hexdigest(stream.tobytes()), hashes, len(units), by_character)
+    single = (
+        xxhash.xxh3_128_hexdigest(_first_shingle(stream, by_character, settings.shingle)) if len(hashes) == 1 else None
+    )
+    return Shingles(xxhash.xxh3_128_hexdigest(stream.tobytes()), hashes, len(units), by_character, single)
 
 
 def shingle_hashes(text: str, settings: Dedup) -> Hashes:
@@ -85,6 +89,13 @@ def units(text: str, settings: Dedup) -> list[str]:
     stream, by_character = _unit_stream(text, settings.fold_numbers)
     decoded = stream.tobytes().decode("utf-32-le")
     return list(decoded) if by_character else decoded.split(" ") if decoded else []
+
+
+def _first_shingle(stream: Hashes, by_character: bool, n: int) -> bytes:
+    if by_character:
+        return stream[:n].tobytes()
+    ends = np.flatnonzero(stream == _SEPARATOR)
+    return (stream[: ends[n - 1]] if len(ends) >= n else stream).tobytes()
 
 
 def _unit_stream(text: str, fold_numbers: bool) -> tuple[Hashes, bool]:

@@ -101,21 +101,6 @@ def sketches(signatures: Hashes, settings: Dedup) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(signatures[:, : min(_HEAD, settings.permutations)]).astype(np.uint8)
 
 
-def single_shingle(signatures: Hashes, settings: Dedup) -> npt.NDArray[np.bool_]:
-    """Which stored signatures are of texts of one shingle, where only equality counts: the exact hash has seen to it.
-
-    Decided by undoing the first permutation (a is odd, so it has an inverse) and applying the others.
-    """
-    n = min(signatures.shape[1], settings.permutations if settings.permutations <= STORED else _HEAD)
-    a, b = parameters(settings.permutations, settings.seed)
-    inverse = np.uint32(pow(int(a[0]), -1, 1 << 32))
-    mixed = (signatures[:, 0] - b[0]) * inverse
-    single = np.ones(len(signatures), np.bool_)
-    for k in range(1, n):
-        single &= mixed * a[k] + b[k] == signatures[:, k]
-    return single
-
-
 @njit
 def _minima(hashes: Hashes, a: Hashes, b: Hashes) -> Hashes:
     mixed = np.empty(len(hashes), np.uint32)

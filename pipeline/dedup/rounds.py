@@ -1,0 +1,163 @@
+"""Leaders, survivors, and again, until no pair is new: then the survivors are those of all candidate pairs.
+
+Why that is enough. At the end every removed document has a kept, verified similar one of higher priority, and no two
+kept documents that share a bucket are a pair. There is exactly one such set: the one that a greedy pass over all pairs
+in priority order leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pipeline.dedup.candidates import SPLITS, Bounds, bounds, explode, merge, pairs
+from pipeline.dedup.components import ONE_TASK, components
+from pipeline.dedup.survivors import decide
+from pipeline.dedup.verify import ReadTexts, with_shingles
+from pipeline.errors import GristmillError
+from pipeline.recipe import Dedup
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MAX_ROUNDS = 50
+#: Buckets (8 bytes each) that are sent whole to every task of a rerun; more are joined by a shuffle.
+BROADCAST_BUCKETS = 500_000
+
+
+@dataclass(frozen=True)
+class Settled:
+    """`removed`: key, kept, similarity of each near-duplicate; `held`: cached frames that it reads."""
+
+    removed: DataFrame
+    counts: dict[str, Any]
+    held: list[DataFrame]
+
+
+@dataclass
+class Rounds:
+    """One dedup's fixed things, and the frames cached on the way."""
+
+    distinct: DataFrame  # documents.prepare, one row per text
+    settings: Dedup
+    read_texts: ReadTexts
+    limits: Bounds
+    one_task: int = ONE_TASK  # pairs whose components one task joins
+    held: list[DataFrame] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, distinct: DataFrame, settings: Dedup, read_texts: ReadTexts) -> Rounds:
+        return cls(distinct, settings, read_texts, bounds(settings))
+
+    def settle(self) -> Settled:
+        """Near-duplicates among the distinct texts."""
+        known: DataFrame | None = None
+        decided: DataFrame | None = None
+        n_pairs = rounds = uncompared = removed = 0
+        while True:
+            rows = explode(self.distinct) if known is None or decided is None else self._again(known, decided)
+            found, n_new, left_over = self._pairs(rows, known)
+            uncompared = max(uncompared, left_over)
+            if n_new == 0:
+                break
+            rounds += 1
+            if rounds > MAX_ROUNDS:
+                raise GristmillError(f"dedup: survivors did not settle in {MAX_ROUNDS} rounds; report this")
+            n_pairs += n_new
+            decided, known = self._decide(found, known, decided, n_pairs)
+            removed, unsettled = self._tally(decided)
+            if not unsettled:
+                break
+        similarities = self._similarities(decided)
+        counts = {
+            "candidate_pairs": n_pairs,
+            "verified_pairs": sum(similarities.values()),
+            "uncompared": uncompared,
+            "rounds": rounds,
+            "near_removed": removed,
+            "similarities": similarities,
+        }
+        return Settled(self._removed(decided), counts, self.held)
+
+    def _hold(self, frame: DataFrame) -> DataFrame:
+        from pyspark import StorageLevel
+
+        self.held.append(frame.persist(StorageLevel.DISK_ONLY))
+        return frame
+
+    def _again(self, known: DataFrame, decided: DataFrame) -> DataFrame:
+        """Rows for a rerun: survivors, in the buckets in which a survivor was once absorbed."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        gone = decided.where("kept is not null").select("key")
+        known_pairs = known.select("key", F.col("leaders").alias("known"), "absorbed")
+        survivors = self.distinct.join(gone, "key", "left_anti").join(known_pairs, "key", "left")
+        hot = self._hold(explode(survivors.where("absorbed")).select("bucket").distinct())
+        few = hot.count() <= BROADCAST_BUCKETS
+        return explode(survivors, "known").join(F.broadcast(hot) if few else hot, "bucket", "left_semi")
+
+    def _pairs(self, rows: DataFrame, known: DataFrame | None) -> tuple[DataFrame, int, int]:
+        """New pairs among `rows`, their number, and the documents left uncompared in a bucket."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        tables: list[DataFrame] = []
+        n_pairs = 0
+        for split in range(SPLITS + 1):
+            tables.append(self._hold(pairs(rows, self.limits, split)))
+            totals = tables[-1].agg(F.expr("sum(size(leaders))"), F.expr("sum(size(left_over))")).head()
+            assert totals is not None
+            n_pairs += totals[0] or 0
+            left_over = totals[1] or 0
+            if not left_over or split == SPLITS:
+                break
+            smaller = tables[-1].select("key", F.explode("left_over").alias("bucket"))
+            rows = smaller.join(self.distinct.select("key", "sketch"), "key")
+            if known is not None:
+                rows = rows.join(known.select("key", F.col("leaders").alias("known")), "key", "left")
+        if len(tables) == 1:
+            return tables[0].where("size(leaders) > 0"), n_pairs, left_over
+        merged = self._hold(merge(tables).where("size(leaders) > 0"))
+        n_pairs = merged.agg(F.expr("sum(size(leaders))")).head()[0] or 0  # type: ignore[index]
+        return merged, n_pairs, left_over
+
+    def _decide(
+        self, found: DataFrame, known: DataFrame | None, decided: DataFrame | None, n_pairs: int
+    ) -> tuple[DataFrame, DataFrame]:
+        """(decisions, known pairs) with the new pairs in: only components that they touch are decided again."""
+        known = found if known is None else self._hold(merge([known, found]))
+        labels = components(known, n_pairs, one_task=self.one_task)
+        if decided is not None:
+            labels = self._hold(labels)
+            touched = labels.join(found.select("key"), "key", "left_semi").select("component").distinct()
+            labels = labels.join(touched, "component", "left_semi").select("key", "component")
+        rows = labels.join(known.select("key", "leaders", "absorbed"), "key", "left").join(
+            self.distinct.select("key", "part", "row", "exact_hash"), "key"
+        )
+        fresh = decide(with_shingles(rows, self.settings, self.read_texts), self.settings.threshold)
+        if decided is not None:
+            fresh = fresh.unionByName(decided.join(labels.select("key"), "key", "left_anti"))
+        return self._hold(fresh), known
+
+    def _tally(self, decided: DataFrame) -> tuple[int, int]:
+        """(removed documents, survivors that were once absorbed)."""
+        row = decided.selectExpr("count_if(kept is not null)", "count_if(kept is null and absorbed)").head()
+        assert row is not None
+        return row[0], row[1]
+
+    def _similarities(self, decided: DataFrame | None) -> dict[int, int]:
+        """Verified pairs by exact Jaccard in percent, rounded down."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if decided is None:
+            return {}
+        each = decided.select(F.explode("compared").alias("similarity"))
+        each = each.select(F.expr("cast(floor(similarity * 100 + 1e-4) as int)").alias("percent"))
+        return {row[0]: row[1] for row in each.groupBy("percent").count().orderBy("percent").collect()}
+
+    def _removed(self, decided: DataFrame | None) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if decided is not None:
+            return decided.where("kept is not null").select("key", "kept", "similarity")
+        nothing = self.distinct.where(F.lit(False))
+        return nothing.select("key", F.col("key").alias("kept"), F.lit(1.0).alias("similarity"))
