@@ -93,6 +93,7 @@ class Frame:
 
     compressed = False
     error: str | None = None
+    produced = True  #: whether any content came out
 
     def __init__(self, raw: Raw, start: int) -> None:
         self.raw = raw
@@ -203,6 +204,7 @@ class GzipFrame(Frame):
         self._ratio = ratio
         self._inflated = 0
         self._inflater = self._new()
+        self.produced = False
 
     def _new(self) -> Inflater:
         return zlib_ng.decompressobj(wbits=31)
@@ -217,7 +219,9 @@ class GzipFrame(Frame):
                 out = self._inflater.decompress(view)
             except self._errors as error:
                 self.error = str(error) or type(error).__name__
-                return self._before_error(self.end)
+                out = self._before_error(self.end)
+                self.produced = self.produced or bool(out)
+                return out
             self.end += len(view)
             if self._inflater.eof:
                 self.end -= len(self._inflater.unused_data)
@@ -226,6 +230,7 @@ class GzipFrame(Frame):
                 self.error = "bomb"
                 break
             if out:
+                self.produced = True
                 return out
         return b""
 
@@ -235,7 +240,7 @@ class GzipFrame(Frame):
         at = self.start
         out: list[bytes] = []
         with contextlib.suppress(*self._errors):
-            while view := self.raw.at(at)[: min(self._piece, offset - at) or 64]:
+            while view := self.raw.at(at)[: min(self._piece, offset - at) if at < offset else 64]:
                 part = inflater.decompress(view)
                 at += len(view)
                 if at > offset:

@@ -20,6 +20,7 @@ MIB = 1024 * 1024
 #: Types that could hold a page; the others are counted and passed over.
 PAGE_TYPES = frozenset({"response", "resource", "revisit", "conversion"})
 _TRAILER = b"\r\n\r\n"
+_ODD_VERSION = re.compile(rb"[\x21-\x7e][\x20-\x7e]{0,40}\r?\n(?:WARC|Content)-[A-Z]")
 _PLAIN_START = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
 
 
@@ -127,7 +128,7 @@ class _Reader:
             return self._compressed(frame, ordinal)
         if head.startswith(ZSTD_MAGIC):
             return self._compressed(ZstdFrame(self.raw, offset, free=self.max_block, ratio=self.ratio), ordinal)
-        if looks_like_record(head) or b"WARC-Type:" in head:
+        if looks_like_record(head) or _ODD_VERSION.match(head):
             return self._plain(offset, ordinal)
         return self._garbage(offset, ordinal)
 
@@ -274,7 +275,9 @@ class _Reader:
         """File offset after the frame; after a broken one, where the next sound member begins."""
         if frame.error is None:
             return frame.end
-        magics = (ZSTD_MAGIC,) if isinstance(frame, ZstdFrame) else (GZIP_MAGIC,)
+        magics: tuple[bytes, ...] = (ZSTD_MAGIC,) if isinstance(frame, ZstdFrame) else (GZIP_MAGIC,)
+        if frame.error != "bomb" and not frame.produced:  # it merely began like one
+            magics = (b"WARC/", GZIP_MAGIC, ZSTD_MAGIC)
         return self._next_start(frame.start + 1, magics)
 
     def _broken(
@@ -327,7 +330,7 @@ class _Reader:
             elif magic == ZSTD_MAGIC:
                 if looks_like_record(ZstdFrame(self.raw, at, free=MIB, ratio=self.ratio).peek(512)):
                     return at
-            elif (at == offset or self.raw.peek(at - 1, 1) == b"\n") and self._sound(Frame(self.raw, at), at):
+            elif self._sound(Frame(self.raw, at), at):
                 return at
         end = offset
         while view := self.raw.at(end):
