@@ -13,12 +13,13 @@ from pipeline.text_kernels import flag, string_hash
 #: Indices into the counts that `lines` fills. "Lines" are those of str.splitlines.
 (
     N_LINES,
+    N_VISIBLE_LINES,  # with a character that is not white space
     BULLET_LINES,  # begin with • or -
     REFINEDWEB_BULLET_LINES,  # begin with ● • * or -
     ELLIPSIS_LINES,  # end in ... or …
     SPACED_ELLIPSIS_LINES,  # end in . . .
     N_LINE_COUNTS,
-) = range(6)
+) = range(7)
 
 #: Indices into the counts that `feeds` fills. "Lines" are what line feeds divide, blank ones left out.
 (
@@ -52,6 +53,7 @@ def lines(codes: Any, table: Any, counts: Any) -> None:
             b -= 1
         counts[N_LINES] += 1
         if a < b:
+            counts[N_VISIBLE_LINES] += 1
             first = flag(codes[a], table)
             counts[BULLET_LINES] += first & t.BULLET_GOPHER != 0
             counts[REFINEDWEB_BULLET_LINES] += first & t.BULLET_REFINEDWEB != 0

@@ -86,8 +86,10 @@ class Language(Section):
 class C4Lines(Section):
     """Line rules of C4; shared/rules.md 3.3."""
 
-    end_mark: bool = True  #: drop lines that do not end in . ? ! " ' (or do end in ...)
+    end_mark: bool = True  #: drop lines that do not end in one of `end_marks` (or do end in ...)
+    end_marks: str = Field(".?!\"'", min_length=1)
     min_words: int = Field(3, ge=0)
+    count_after_citations: bool = False  #: count a line's words once citations are out
     max_word_chars: int = Field(1000, ge=1)
     citations: bool = True  #: delete [1], [edit], [citation needed]
     javascript: bool = True  #: drop lines that hold "javascript"

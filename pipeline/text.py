@@ -57,6 +57,11 @@ class Units:
         return self.count(text_kernels.N_REAL_WORDS)
 
     @property
+    def n_letters(self) -> int:
+        """Letters outside web and mail addresses."""
+        return self.count(text_kernels.N_LETTERS) - self.count(text_kernels.ADDRESS_LETTERS)
+
+    @property
     def spaceless(self) -> bool:
         """Whether more than half of the word characters are of scripts written without spaces."""
         return 2 * self.count(text_kernels.SPACELESS_CHARS) > self.count(text_kernels.N_WORD_CHARS)
@@ -67,7 +72,7 @@ class Units:
 
 
 def measure(text: str) -> Units:
-    """Everything countable in `text`, in time linear in its length. Lone surrogates and NUL are characters like others."""
+    """Everything countable in `text`, in time linear in its length. Lone surrogates and NUL are characters too."""
     codes = code_points(text)
     counts, out = _words(codes)
     n = int(counts[text_kernels.N_WORDS])

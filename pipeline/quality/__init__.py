@@ -1,0 +1,35 @@
+"""Text -> signals -> verdict. Signals are numbers, measured once; rules are ranges over them, judged any time."""
+
+from __future__ import annotations
+
+from pipeline.quality import c4, fineweb, gopher, gopher_repetition, refinedweb, shape
+from pipeline.quality.word_lists import stop_words
+from pipeline.recipe import Edit
+from pipeline.text import measure
+
+_NO_EDITS = Edit()
+
+
+def signals(text: str, edited: str, lang: str | None, edits: Edit = _NO_EDITS) -> dict[str, float | int | None]:
+    """Every signal of pipeline/signals.py but `quality_score`, of one document.
+
+    `text` is what extraction gave, `edited` what `edits.edit` left of it (the same object, or an equal one, where nothing
+    was removed). Values are finite numbers or null. Linear in the text's length.
+    """
+    lang = lang or ""
+    listed = stop_words(lang)
+    units = measure(text)
+    found = gopher.count_stop_words(units, lang, listed)
+    left, found_left = units, found
+    if edited != text:
+        left = measure(edited)
+        found_left = gopher.count_stop_words(left, lang, listed)
+    return {
+        **shape.signals(left, found_left),
+        "n_letters": units.n_letters,
+        **gopher.signals(units, found),
+        **gopher_repetition.signals(units),
+        **c4.signals(text, left, lang, edits.c4),
+        **fineweb.signals(left),
+        **refinedweb.signals(units, left, found, edits.refinedweb),
+    }

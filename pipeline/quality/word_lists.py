@@ -1,0 +1,94 @@
+"""Stop words and bad words by language; origin and licences stand beside the files in lists/."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.text import hash_table, word_hash
+from pipeline.text_kernels import Hashes
+
+#: The eight words of Gopher, which its rule knows in English (shared/rules.md 3.1).
+ENGLISH = ("the", "be", "to", "of", "and", "that", "have", "with")
+
+#: Written without spaces: list entries are looked for as substrings, since words are single letters.
+SPACELESS_LANGUAGES = frozenset({"zh", "ja", "th", "lo", "my", "km", "yue", "wuu"})
+
+#: Language label -> list, where the two differ in code only.
+_SAME_AS = {"tl": "fil", "nn": "no", "nb": "no"}
+
+#: Words that are common parts of others in languages without spaces, as the reference leaves out.
+_ALLOWED = {"ja": {"sm", "グロ", "女の子"}, "zh": {"性"}}
+
+
+@dataclass(frozen=True)
+class StopWords:
+    """`keys` is a table for text_kernels.lookup of each word in lower, Title and UPPER case; `ids` is by slot.
+
+    An id is 4 x word + variant, variant 0 being the word as the list has it.
+    """
+
+    words: tuple[str, ...]
+    keys: Hashes
+    ids: npt.NDArray[np.int64]
+
+
+@cache
+def stop_words(lang: str) -> StopWords | None:
+    words = ENGLISH if lang == "en" else tuple(_load("stop_words").get(lang) or _load("stop_words").get(_code(lang), ()))
+    if not words:
+        return None
+    ids: dict[int, int] = {}
+    for i, word in enumerate(words):
+        for variant, form in enumerate((word, word.title(), word.upper())):
+            ids.setdefault(word_hash(form), 4 * i + variant)
+    keys, index = hash_table(np.array(list(ids), np.uint64))
+    return StopWords(words, keys, np.where(index >= 0, np.array(list(ids.values()), np.int64)[index], -1))
+
+
+@dataclass(frozen=True)
+class BadWords:
+    """Of one language. `first`: the first \\w run of each entry that begins with one, in lower case."""
+
+    first: dict[str, re.Pattern[str]]
+    anywhere: tuple[str, ...]
+
+
+@cache
+def bad_words(lang: str) -> BadWords | None:
+    words = {w.lower() for w in _load("bad_words").get(_code(lang), ())} - _ALLOWED.get(lang, set())
+    if not words:
+        return None
+    if lang in ("ja", "th", "zh"):
+        return BadWords({}, tuple(sorted(words)))
+    by_first: dict[str, list[str]] = {}
+    odd = []
+    for word in sorted(words):
+        run = re.match(r"\w+", word)
+        if run:
+            by_first.setdefault(run.group(), []).append(word)
+        else:
+            odd.append(word)
+    patterns = {
+        first: re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, entries)) + r")(?!\w)")
+        for first, entries in by_first.items()
+    }
+    return BadWords(patterns, tuple(odd))
+
+
+def _code(lang: str) -> str:
+    return _SAME_AS.get(lang, lang)
+
+
+@cache
+def _load(name: str) -> dict[str, list[str]]:
+    packed = resources.files("pipeline.quality.lists").joinpath(f"{name}.json.gz").read_bytes()
+    lists: dict[str, list[str]] = json.loads(gzip.decompress(packed))
+    return lists
