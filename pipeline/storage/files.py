@@ -172,6 +172,21 @@ class Files:
             file: BinaryIO = self.fs.open(self.path(rel), "wb", block_size=16 << 20)
             return file
 
+    def finish(self, file: BinaryIO) -> None:
+        """Closes what `open_output` opened, when all of it is safe."""
+        if self.local:
+            file.flush()
+            os.fsync(file.fileno())
+        file.close()
+
+    def discard(self, file: Any) -> None:
+        """Drops what `open_output` opened; on object stores nothing of it ever appears."""
+        if self.local:
+            file.close()
+        elif hasattr(file, "discard"):
+            file.discard()
+            file.closed = True  # else its end would upload the rest
+
 
 def _to_disk(path: Path) -> None:
     with open(path, "rb+") as file:

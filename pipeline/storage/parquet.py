@@ -29,6 +29,8 @@ _PIECE_CHARS = 4 << 20
 _LEVEL = 3
 #: Strings that hardly repeat: a dictionary of them would only cost a copy.
 _PLAIN = frozenset({"record_id", "kept_id", "url", "warc_record_id", "title", "text", "edited", "exact_hash"})
+#: Their least and greatest values tell nothing, and would fill page headers and footers with whole documents.
+_NO_STATISTICS = frozenset({"title", "text", "edited"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = Mapping[str, Any]
@@ -58,6 +60,7 @@ def file_options(schema: pa.Schema) -> dict[str, Any]:
         "compression": "zstd",
         "compression_level": _LEVEL,
         "use_dictionary": [f.name for f in schema if pa.types.is_string(f.type) and f.name not in _PLAIN],
+        "write_statistics": [name for name in schema.names if name not in _NO_STATISTICS],
         "write_page_checksum": True,
     }
 
@@ -110,20 +113,17 @@ class PartWriter:
         with plain_errors(f"write {self._storage.uri}/{self.path}"):
             self._writer.close()
             size = self._file.tell()
-            self._file.close()
+            self._storage.finish(self._file)
         self._writer = None
         counted = {"surrogates": self.surrogates} if self.surrogates else {}
         return Part(self.path, self.rows, size, {**(meta or {}), **counted})
 
     def abort(self) -> None:
         """Drops what was written; never raises, since it runs where something failed already."""
-        with suppress(Exception):
-            discard = getattr(self._file, "discard", None)
-            if discard is not None:
-                discard()
-            else:
-                self._file.close()
+        self._writer.is_open = False  # its end must not write a footer
         self._writer = None
+        with suppress(Exception):
+            self._storage.discard(self._file)
         with suppress(Exception):
             self._storage.delete([self.path])
 
@@ -144,7 +144,7 @@ class PartWriter:
         if isinstance(value, Mapping):
             return {self._repair(key): self._repair(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._repair(item) for item in value]
+            return type(value)(self._repair(item) for item in value)
         return value
 
     def _add(self, batch: pa.RecordBatch) -> None:
