@@ -19,7 +19,7 @@ _SPARK_BINS = 33
 
 
 def funnel(summary: Summary) -> Child:
-    head = ["stage, reason", "", "records", "of all", "of remaining", "left", "characters", "words"]
+    head = ["stage, reason", "records", "", "of all", "of remaining", "left", "characters", "words"]
     if summary.tokens is not None:
         head.append("tokens")
     rows = []
@@ -37,8 +37,8 @@ def funnel(summary: Summary) -> Child:
             parts = [(share, "removed", f"{row.records:,} removed")]
         cells: list[Child] = [
             label,
-            charts.bar(parts, f"{label}: {row.records:,} of {row.all:,} records") if whole or row.records else None,
             numbers.count(row.records),
+            charts.bar(parts, f"{label}: {row.records:,} of {row.all:,} records") if whole or row.records else None,
             numbers.share(row.records, row.all),
             None if kept else numbers.share(row.records, row.entered),
             numbers.count(row.left) if whole and not kept else None,
@@ -48,7 +48,7 @@ def funnel(summary: Summary) -> Child:
         if summary.tokens is not None:
             cells.append(numbers.count(summary.tokens) if kept else None)
         rows.append((("sum" if kept else "stage") if whole else "reason", cells))
-    body = _classed(table(head, [cells for _, cells in rows], "<<" + ">" * (len(head) - 2)), [c for c, _ in rows])
+    body = _classed(table(head, [cells for _, cells in rows], "<><" + ">" * (len(head) - 3)), [c for c, _ in rows])
     key = tag(
         "div",
         [

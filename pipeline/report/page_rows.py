@@ -291,7 +291,7 @@ def _sample(entry: SampledRecord) -> Markup:
         )
         if value is not None
     ]
-    signals = [f"{name} {numbers.value(value)}" for name, value in entry.signals.items() if value is not None]
+    signals = [f"{name}\u00a0{numbers.value(value)}" for name, value in entry.signals.items() if value is not None]
     text = entry.excerpt
     return tag(
         "div",

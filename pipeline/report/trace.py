@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
@@ -132,7 +133,7 @@ def _hint(run: Run, wanted: str) -> str:
             hosts.update(names)
         same = [name for name in names if _bare(name) == host]
         if same and len(candidates) < _CANDIDATES:
-            rows = batch.filter(pc.is_in(batch["host"], value_set=pc.cast(same, batch["host"].type)))
+            rows = batch.filter(pc.is_in(batch["host"], value_set=pa.array(same, pa.string())))
             candidates.update(url for url in rows["url"].to_pylist() if url)
     if candidates:
         bare = {_bare(url.split("://", 1)[-1]): url for url in sorted(candidates, reverse=True)}

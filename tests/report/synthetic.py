@@ -6,6 +6,7 @@ It shares no code with what reads it but the storage layer and the schemas, so t
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,13 +65,32 @@ class Truth:
         return self.records[index], self.verdicts[index]
 
 
-def write_run(folder: Path, *, rows: int = 600, seed: int = 7, parts: int = 3, hostile: bool = False) -> Truth:
-    """Write a run of `rows` records into `folder`; the same arguments give the same bytes of every row."""
-    recipe = Recipe.model_validate(RECIPE)
+def write_run(
+    folder: Path,
+    *,
+    rows: int = 600,
+    seed: int = 7,
+    parts: int = 3,
+    hostile: bool = False,
+    rules: dict[str, Any] | None = None,
+    duplicates: bool = True,
+    wiped_host: str | None = None,
+    only_early: bool = False,
+    tokens: bool = False,
+) -> Truth:
+    """Write a run of `rows` records into `folder`; the same arguments give the same rows.
+
+    `rules` replaces the recipe's; `wiped_host` loses all but one of its documents in dedup; `only_early`: no record
+    comes to have a text; `tokens`: shards hold `n_tokens`, two for each word.
+    """
+    recipe = Recipe.model_validate(RECIPE if rules is None else {**RECIPE, "quality": {"rules": rules}})
     dice = random.Random(seed)
-    records = [_record(dice, i, hostile) for i in range(rows)]
-    truth = Truth(records, [_judge(row, recipe) for row in records], [])
-    _deduplicate(truth, dice)
+    records = [_record(dice, i, hostile, 1.0 if only_early else 0.12) for i in range(rows)]
+    truth = Truth(records, [judge(row, recipe) for row in records], [])
+    if wiped_host:
+        _wipe(truth, wiped_host)
+    if duplicates:
+        _deduplicate(truth, dice)
     storage = Storage(str(folder))
     _write(storage, "inputs", datasets.INPUTS, [_inputs(records)])
     size = -(-rows // parts)
@@ -78,7 +98,7 @@ def write_run(folder: Path, *, rows: int = 600, seed: int = 7, parts: int = 3, h
     _write(storage, "records", datasets.RECORDS, [truth.records[s] for s in split])
     _write(storage, "verdicts", datasets.VERDICTS, [truth.verdicts[s] for s in split])
     _write(storage, "duplicates", datasets.DUPLICATES, [truth.duplicates])
-    manifest = _shards(storage, truth)
+    manifest = _shards(storage, truth, tokens)
     rejected: dict[str, dict[str, int]] = {}
     for verdict in truth.verdicts:
         if not verdict["kept"]:
@@ -112,7 +132,7 @@ def write_run(folder: Path, *, rows: int = 600, seed: int = 7, parts: int = 3, h
     return truth
 
 
-def _record(dice: random.Random, index: int, hostile: bool) -> Row:
+def _record(dice: random.Random, index: int, hostile: bool, early_share: float) -> Row:
     host = f"{dice.choice(['www', 'news', 'shop'])}.site{int(dice.paretovariate(1.1)) % 40}.example"
     row: Row = {
         "record_id": xxhash.xxh3_128_hexdigest(f"record {index}".encode()),
@@ -135,7 +155,7 @@ def _record(dice: random.Random, index: int, hostile: bool) -> Row:
         "title": f"Page {index}",
     }
     early = dice.random()
-    if early < 0.12:
+    if early < early_share:
         row["stage"], row["reason"] = dice.choice(
             [("read", "truncated"), ("fetch", "http_status"), ("fetch", "not_html"), ("decode", "undecodable"),
              ("extract", "no_text"), ("extract", "timeout")]
@@ -164,14 +184,17 @@ def _measure(dice: random.Random, row: Row) -> None:
         for done in range(0, words, 12)
     )
     signals: dict[str, float | int | None] = {}
+    others = random.Random(row["ordinal"])  # apart, so that a new signal changes no verdict here
     for signal in SIGNALS:
-        signals[signal.name] = dice.randrange(0, 40) if signal.kind == "int" else round(dice.betavariate(1.5, 6), 6)
+        signals[signal.name] = others.randrange(40) if signal.kind == "int" else round(others.random(), 6)
     no_list = language in ("ja", "und")
     signals |= {
         "n_chars": len(text),
         "n_words": words,
         "gopher_words": words,
         "gopher_stop_words": None if no_list else dice.choices([0, 1, 3, 6], [2, 3, 30, 65])[0],
+        "gopher_rep_dup_line_frac": round(dice.betavariate(1.5, 6), 6),
+        "gopher_rep_top_2_gram_char_frac": round(dice.betavariate(1.5, 6), 6),
         "c4_sentences": max(1, words // 12),
         "fineweb_line_punct_ratio": round(dice.betavariate(5, 2), 6),
         "fineweb_short_line_ratio": round(dice.betavariate(2, 5), 6),
@@ -181,10 +204,26 @@ def _measure(dice: random.Random, row: Row) -> None:
     row.update(signals, text=text, lang=language, lang_score=score, signature=[1, 2, 3], exact_hash="0" * 32)
 
 
-_WORDS = "river stone light engine garden copper window silver market winter bridge forest paper signal harbor".split()
+_WORDS = [
+    "river",
+    "stone",
+    "light",
+    "engine",
+    "garden",
+    "copper",
+    "window",
+    "silver",
+    "market",
+    "winter",
+    "bridge",
+    "forest",
+    "paper",
+    "signal",
+    "harbor",
+]
 
 
-def _judge(row: Row, recipe: Recipe) -> Row:
+def judge(row: Row, recipe: Recipe) -> Row:
     verdict: Row = {"record_id": row["record_id"], "url": row["url"], "kept": False, "failed_rules": []}
     if row.get("stage"):
         return {**verdict, "stage": row["stage"], "reason": row["reason"]}
@@ -207,26 +246,38 @@ def _judge(row: Row, recipe: Recipe) -> Row:
     return {**verdict, "kept": True, "stage": None, "reason": None}
 
 
+def _wipe(truth: Truth, host: str) -> None:
+    pairs = zip(truth.records, truth.verdicts, strict=True)
+    _remove(truth, [v for r, v in pairs if v["kept"] and r["host"] == host], lambda: 1.0)
+
+
+def _remove(truth: Truth, cluster: list[Row], similarity: Callable[[], float]) -> None:
+    """All but the first of `cluster` go as its duplicates."""
+    for verdict in cluster[1:]:
+        alike = similarity()
+        kind = "exact" if alike == 1 else "near"
+        verdict.update(kept=False, stage="dedup", reason=kind)
+        truth.duplicates.append(
+            {
+                "record_id": verdict["record_id"],
+                "kept_id": cluster[0]["record_id"],
+                "kept_run": None,
+                "similarity": alike,
+                "kind": kind,
+                "cluster_size": len(cluster),
+            }
+        )
+
+
 def _deduplicate(truth: Truth, dice: random.Random) -> None:
     """About a fifth of the judged-in records go, in clusters of 2 to 9 behind the first of each."""
-    pool = [v for v in truth.verdicts if v["kept"]]
+    standing = {row["kept_id"] for row in truth.duplicates}
+    pool = [v for v in truth.verdicts if v["kept"] and v["record_id"] not in standing]
     dice.shuffle(pool)
-    while len(pool) > 0.75 * sum(v["kept"] for v in truth.verdicts) and len(pool) > 10:
+    leave = 0.7 * len(pool)
+    while len(pool) > max(leave, 10):
         cluster = [pool.pop() for _ in range(dice.choice([2, 2, 2, 3, 4, 9]))]
-        for verdict in cluster[1:]:
-            exact = dice.random() < 0.4
-            similarity = 1.0 if exact else round(dice.uniform(0.8, 0.999), 4)
-            verdict.update(kept=False, stage="dedup", reason="exact" if exact else "near")
-            truth.duplicates.append(
-                {
-                    "record_id": verdict["record_id"],
-                    "kept_id": cluster[0]["record_id"],
-                    "kept_run": None,
-                    "similarity": similarity,
-                    "kind": "exact" if exact else "near",
-                    "cluster_size": len(cluster),
-                }
-            )
+        _remove(truth, cluster, lambda: 1.0 if dice.random() < 0.4 else round(dice.uniform(0.8, 0.999), 4))
 
 
 def _inputs(records: list[Row]) -> list[Row]:
@@ -259,9 +310,9 @@ def _write(storage: Storage, dataset: str, schema: pa.Schema, parts: list[list[R
     storage.commit(dataset, "key", written)
 
 
-def _shards(storage: Storage, truth: Truth) -> Row:
+def _shards(storage: Storage, truth: Truth, tokens: bool) -> Row:
     """`shards/` in two files for English, one for each other language; returns the manifest."""
-    schema = datasets.shards_schema(n_tokens=False, tokens=False)
+    schema = datasets.shards_schema(n_tokens=tokens, tokens=False)
     sizes = {d["kept_id"]: d["cluster_size"] for d in truth.duplicates}
     languages: dict[str, list[Row]] = {}
     for record, verdict in zip(truth.records, truth.verdicts, strict=True):
@@ -274,6 +325,7 @@ def _shards(storage: Storage, truth: Truth) -> Row:
                     "text": record.get("edited") or record["text"],
                     "length_bucket": max(1, record["n_words"]).bit_length() - 1,
                     "cluster_size": sizes.get(record["record_id"], 1),
+                    **({"n_tokens": 2 * record["n_words"]} if tokens else {}),
                 }
             )
     files = []
@@ -302,7 +354,7 @@ def _shards(storage: Storage, truth: Truth) -> Row:
                             "rows": len(piece),
                             "text_bytes": 1,
                             "n_chars": sum(r["n_chars"] for r in piece),
-                            "n_tokens": None,
+                            "n_tokens": sum(r["n_tokens"] for r in piece) if tokens else None,
                         }
                     ],
                     "length_buckets": buckets,
@@ -313,7 +365,7 @@ def _shards(storage: Storage, truth: Truth) -> Row:
         "schema_version": datasets.SCHEMA_VERSION,
         "run_id": "5eed" * 4,
         "recipe_hash": "0" * 16,
-        "length_unit": "words",
+        "length_unit": "tokens" if tokens else "words",
         "tokenizer": None,
         "totals": {
             "rows": len(kept),
