@@ -50,8 +50,9 @@ _REMOVED = re.compile("[\x00-\x08\x0b\x0e-\x1f\ufffe\uffff]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SAMPLE = 16 * 1024
 _ODD_CHARS = 4000
-#: Share of odd places, beyond ASCII, above which a reading is not believed.
-_BELIEVABLE = 0.25
+#: A reading with a larger share of odd places among the characters beyond ASCII, and with this many, is not believed.
+_BELIEVABLE = 0.12
+_ENOUGH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +212,11 @@ def _legacy(body: bytes | memoryview, label: str | None, label_source: Source) -
             return Decoded(clean(text), wide, label_source if declared == wide else "detected")
     sample = b"\n".join(_BEYOND_ASCII.findall(bytes(body)))[:_SAMPLE]
     bad, good = _utf8_counts(sample)
-    if (good >= 3 and bad * 6 <= good) or (bad <= 1 and good and "utf-8" in (declared, meta)):
+    if (good >= 3 and bad * 4 <= good) or (bad <= 1 and good and "utf-8" in (declared, meta)):
         source: Source = label_source if declared == "utf-8" else "meta" if meta == "utf-8" else "detected"
         return Decoded(clean(str(body, "utf-8", "replace")), "utf-8", source)
     candidates: list[tuple[str, Source]] = []
-    detected = _python_codec(detect_encoding(sample) or "")
+    detected = _python_codec(detect_encoding(sample, html5_compatible=False) or "")
     if meta and meta == detected != declared:
         candidates.append((meta, "meta"))
     candidates += [(declared, label_source)] if declared else []
@@ -226,22 +227,17 @@ def _legacy(body: bytes | memoryview, label: str | None, label_source: Source) -
     scored = [(oddness(_read(sample, codec)[:_ODD_CHARS]), codec, source) for codec, source in candidates]
     least = min(score for score, _, _ in scored)
     score, codec, source = next(entry for entry in scored if entry[0] <= least + 0.03)
-    if score > _BELIEVABLE and len(sample) - len(sample.translate(None, _HIGH)) > 3:
+    if score > _BELIEVABLE and score * sum(c > "\x7f" for c in _read(sample, codec)[:_ODD_CHARS]) >= _ENOUGH:
         if good and bad * 2 <= good:
             return Decoded(clean(str(body, "utf-8", "replace")), "utf-8", "detected")
         raise Rejected("decode", "undecodable", f"no reading makes sense; the best is {_shown(codec)}")
     return Decoded(clean(_read(body, codec)), _shown(codec), source)
 
 
-_HIGH = bytes(range(128, 256))
-
-
 def _utf8_counts(sample: bytes) -> tuple[int, int]:
     """(stray, sound) sequences beyond ASCII when `sample` is read as UTF-8."""
-    text = sample.decode("utf-8", "replace")
-    bad = text.count("\ufffd") - sample.count(b"\xef\xbf\xbd")
-    if sample[-4:] and text.endswith("\ufffd"):  # the sample may end inside a character
-        bad -= 1
+    text = sample.decode("utf-8", "replace").removesuffix("\ufffd")  # the sample may end inside a character
+    bad = len(re.findall("\ufffd+", text)) - sample.count(b"\xef\xbf\xbd")
     return max(bad, 0), sum(1 for c in text if c > "\x7f") - text.count("\ufffd")
 
 
@@ -269,9 +265,10 @@ def oddness(text: str) -> float:
             if char > "\x7f":
                 total += 1
             category = unicodedata.category(char)
-            if (
+            if char == "\ufffd":
+                odd += 3
+            elif (
                 (char > "\x7f" and category in ("Cc", "Cn", "Co", "Cs"))
-                or char == "\ufffd"
                 or (char.isupper() and before.islower())
                 or _mixed(before, char)
             ):
