@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import xxhash
 
 from pipeline import shingles
-from pipeline.crawl import decode, urls
+from pipeline.crawl import urls
+from pipeline.crawl.decode import Page, PageRejected, decode
 from pipeline.crawl.warc import Gap, Record
 from pipeline.dedup.signature import signature
 from pipeline.errors import Rejected
@@ -131,7 +132,7 @@ def measure(row: Row, tools: Tools) -> Row:
         measured["quality_score"] = tools.scorer(edited, measured)
         row.update(measured)
         stage = "dedup"
-        shingled = shingles.measure(edited, recipe.dedup)
+        shingled = shingles.shingle(edited, recipe.dedup)
         row["exact_hash"] = shingled.exact_hash
         row["signature"] = signature(shingled.hashes, recipe.dedup)
     except Rejected as rejected:
@@ -163,19 +164,14 @@ def warm() -> None:
 
 def _page_to_text(record: Record, row: Row, tools: Tools) -> None:
     recipe = tools.recipe
-    stage = "read"
+    stage = "decode"
     try:
-        if record.problem is not None:
-            raise Rejected("read", *record.problem)
-        stage = "decode"
-        page = decode.decode(record, recipe.limits)
-        row.update(
-            http_status=page.http_status,
-            mime=page.mime,
-            charset=page.charset,
-            charset_source=page.charset_source,
-            html_bytes=page.html_bytes,
-        )
+        try:
+            page = decode(record, recipe.limits)
+        except PageRejected as rejected:
+            row.update(_seen(rejected.page))
+            raise
+        row.update(_seen(page))
         stage = "url"
         hit = urls.blocked(record.url, tools.url_rules)
         if hit is not None:
@@ -190,6 +186,16 @@ def _page_to_text(record: Record, row: Row, tools: Tools) -> None:
         raise
     except Exception as error:
         raise Rejected(stage, "error", f"{type(error).__name__}: {error}"[:500]) from error
+
+
+def _seen(page: Page) -> Row:
+    return {
+        "http_status": page.http_status,
+        "mime": page.mime,
+        "charset": page.charset,
+        "charset_source": page.charset_source,
+        "html_bytes": page.html_bytes,
+    }
 
 
 def _host(url: str | None) -> str | None:

@@ -56,13 +56,30 @@ def duplicates(run: Run) -> bool:
         passed = documents(run.session, storage, recipe, parts, signatures=True)
         found = find_duplicates(run.session, passed, recipe.dedup, text_reader(storage))
         written = _write_duplicates(run, found.duplicates, 1 + count // _ROWS_PER_FILE)
+        found.release()
     extra = {
         "settings": settings,
         "ingredients": keys.ingredients("dedup", recipe),
-        "counts": {"entered": count, **found.counts},
+        "counts": {"entered": count, **_for_people(found.counts)},
     }
     storage.commit("duplicates", key, written, extra)
     return True
+
+
+def _for_people(counts: dict[str, Any]) -> dict[str, Any]:
+    """The counts under the names that run.json uses; similarities as a histogram of bins one percent wide."""
+    percents = {int(percent): n for percent, n in counts.get("similarities", {}).items()}
+    return {
+        "distinct_texts": counts["distinct_texts"],
+        "candidates": counts["candidate_pairs"],
+        "verified": counts["verified_pairs"],
+        "uncompared": counts["uncompared"],
+        "rounds": counts["rounds"],
+        "similarities": {
+            "edges": [edge / 100 for edge in range(102)],
+            "counts": [percents.get(percent, 0) for percent in range(101)],
+        },
+    }
 
 
 def _write_duplicates(run: Run, found: DataFrame, files: int) -> list[Part]:

@@ -1,0 +1,81 @@
+"""Runs that are killed: the command as a real process, SIGKILL at several moments, then the same command again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jobs.cli import main
+from tests.run import runs
+
+
+def command(crawl: Path, out: Path, *extra: str) -> list[str]:
+    return [sys.executable, "-m", "jobs.cli", "curate", str(crawl), "--out", str(out), "--recipe", "minimal", *extra]
+
+
+@pytest.fixture(scope="module")
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("crawl")
+    assert main(["sample", str(folder), "--pages", "120"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(crawl: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run, in a process of its own and with another hash seed."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    done = subprocess.run(
+        command(crawl, out), env={**os.environ, "PYTHONHASHSEED": "77"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def _appears(folder: Path, pattern: str, process: subprocess.Popen[bytes], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not list(folder.glob(pattern)):
+        assert time.monotonic() < end and process.poll() is None, f"{pattern} did not appear"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("moment", ["records/_receipts/*.json", "records/_manifest.json", "verdicts/*.parquet"])
+def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
+    moment: str, crawl: Path, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(command(crawl, out, "--master", "local[1]"), stderr=subprocess.DEVNULL)
+    _appears(out, moment, process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    again = subprocess.run(command(crawl, out), capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert runs.shard_hashes(out) == runs.shard_hashes(whole)
+    assert runs.verdict_rows(out) == runs.verdict_rows(whole)
+    names = {path.name for path in (out / "records").iterdir()}
+    assert len(names) == len(runs.rows(out, "inputs")) + 1  # one part each and the manifest: no left-overs
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert not alive, "processes of the killed run live on"
+
+
+def test_a_python_worker_killed_in_a_task_costs_nothing(crawl: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(command(crawl, out), stderr=subprocess.DEVNULL)
+    _appears(out, "records/*.parquet", process)
+    killed = 0
+    for child in psutil.Process(process.pid).children(recursive=True):
+        if "pyspark.daemon" in " ".join(child.cmdline()) and child.parent() and "python" in child.parent().name():
+            child.kill()
+            killed += 1
+            break
+    assert killed
+    assert process.wait() == 0
+    assert runs.shard_hashes(out) == runs.shard_hashes(whole)
+    assert runs.verdict_rows(out) == runs.verdict_rows(whole)
