@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,15 +32,24 @@ def run(args: argparse.Namespace) -> int:
 
     wanted = recipe.load(args.recipe, args.overrides)
     outcome = curate(args.inputs, args.out, wanted, master=args.master, files=args.files)
-    if args.json:
-        print(json.dumps(outcome.run, indent=2, sort_keys=True))
-    else:
-        from pipeline.report.funnel import print_summary
-
-        print_summary(args.out)
+    print(json.dumps(outcome.run, indent=2, sort_keys=True) if args.json else summary(outcome.run, args.out))
     for line in outcome.failed:
         print(f"gristmill: {line}", file=sys.stderr)
     return 1 if outcome.failed else 0
+
+
+def summary(run: dict[str, Any], out: str) -> str:
+    """The run's counts for people: what each stage rejected, what is left."""
+    counts = run["counts"]
+    total = counts["records"]
+    lines = [f"{'records read':24}{total:>12,}"]
+    for stage, reasons in counts["rejected"].items():
+        rejected = sum(reasons.values())
+        most = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items(), key=lambda r: (-r[1], r[0]))[:4])
+        lines.append(f"  - {stage:20}{rejected:>12,}{rejected / max(1, total):>8.1%}   {most}")
+    lines.append(f"{'kept':24}{counts['kept']:>12,}{counts['kept'] / max(1, total):>8.1%}   {out}/shards/manifest.json")
+    lines.append(f"\nsee it: gristmill report {out}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
