@@ -144,10 +144,8 @@ def _valid_utf8(body: bytes | memoryview, text: str, label: str | None, label_so
         if wide:
             return Decoded(clean(str(body, wide, "replace")), wide, "detected")
     if _holds_controls(values) or (not ascii_only and ("\ufffe" in text or "\uffff" in text)):
-        cleaned = clean(text)
-        if len(text) - len(cleaned) > max(16, len(text) // 20):
-            raise Rejected("decode", "undecodable", "control characters throughout: this is no text")
-        text = cleaned
+        _refuse_binary(values)
+        text = clean(text)
     declared = codec_of(label)
     meta = None if declared == "utf-8" else codec_of(declared_in_markup(body))
     for codec, source in ((declared, label_source), (meta, "meta")):
@@ -187,6 +185,12 @@ def _holds_controls(values: np.ndarray) -> bool:
     return bool(values.min(initial=255) < 9 or ((values - np.uint8(14)) < 18).any() or (values == 11).any())
 
 
+def _refuse_binary(values: np.ndarray) -> None:
+    controls = np.count_nonzero((values < 9) | (values == 11) | ((values - np.uint8(14)) < 18))
+    if controls > max(16, len(values) // 50):
+        raise Rejected("decode", "undecodable", "control characters throughout: this is no text")
+
+
 def _utf16_without_bom(values: np.ndarray) -> str | None:
     """Text in a Latin script as UTF-16 has a zero in nearly every second byte."""
     head = values[: min(4096, len(values) // 2 * 2)]
@@ -210,6 +214,7 @@ def _legacy(body: bytes | memoryview, label: str | None, label_source: Source) -
         text = str(body, wide, "replace")
         if text.count("\ufffd") <= len(text) // 100 and "<" in text[:65536]:
             return Decoded(clean(text), wide, label_source if declared == wide else "detected")
+    _refuse_binary(values)
     sample = b"\n".join(_BEYOND_ASCII.findall(bytes(body)))[:_SAMPLE]
     bad, good = _utf8_counts(sample)
     if (good >= 3 and bad * 4 <= good) or (bad <= 1 and good and "utf-8" in (declared, meta)):
