@@ -77,15 +77,19 @@ def write_run(
     wiped_host: str | None = None,
     only_early: bool = False,
     tokens: bool = False,
+    same_url: int = 0,
 ) -> Truth:
     """Write a run of `rows` records into `folder`; the same arguments give the same rows.
 
     `rules` replaces the recipe's; `wiped_host` loses all but one of its documents in dedup; `only_early`: no record
-    comes to have a text; `tokens`: shards hold `n_tokens`, two for each word.
+    comes to have a text; `tokens`: shards hold `n_tokens`, two for each word; the first `same_url` records
+    share one address.
     """
     recipe = Recipe.model_validate(RECIPE if rules is None else {**RECIPE, "quality": {"rules": rules}})
     dice = random.Random(seed)
     records = [_record(dice, i, hostile, 1.0 if only_early else 0.12) for i in range(rows)]
+    for record in records[:same_url]:
+        record["url"] = records[0]["url"]
     truth = Truth(records, [judge(row, recipe) for row in records], [])
     if wiped_host:
         _wipe(truth, wiped_host)
