@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -80,7 +81,12 @@ class Language(Section):
     model: str = "builtin:lid.176.ftz"  #: a fastText language model file
     allowed: tuple[str, ...] = ()  #: labels the model can return; empty = any
     min_score: float = Field(0.0, ge=0, le=1)  #: the score must be greater
-    min_letters: int = Field(10, ge=0)  #: fewer letters than this have no language: `too_short_for_lang`
+    min_letters: int = Field(20, ge=0)  #: fewer letters than this (never under 20) have no language: `too_short_for_lang`
+
+    @field_validator("allowed")
+    @classmethod
+    def _normal(cls, allowed: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(normal_label, allowed))
 
 
 class C4Lines(Section):
@@ -194,6 +200,15 @@ class Recipe(Section):
         return hashlib.sha256(json.dumps(chosen, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
+def normal_label(label: str) -> str:
+    """A language label as we write it: without fastText's prefix, the language in lower case, what follows as it is.
+
+    `__label__EN` -> `en`, `eng_Latn` and `zh-Hans` stay.
+    """
+    language, *rest = re.split("([-_])", label.removeprefix("__label__"), maxsplit=1)
+    return language.lower() + "".join(rest)
+
+
 def nearest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
     """' (nearest: x)' for an error message, empty where nothing is near."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
@@ -210,7 +225,7 @@ def load(source: str, overrides: Sequence[str] = ()) -> Recipe:
 
 def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """A run's own recipe with `key=value` overrides applied; raises UsageError as `load` does."""
-    return _apply(recipe.model_dump(mode="json"), overrides, "the run's recipe")
+    return _apply(recipe.model_dump(mode="json", exclude_none=True), overrides, "the run's recipe")
 
 
 def _apply(tree: dict[str, Any], overrides: Sequence[str], what: str) -> Recipe:
