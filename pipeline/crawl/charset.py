@@ -233,8 +233,6 @@ def _legacy(body: bytes | memoryview, label: str | None, label_source: Source) -
     least = min(score for score, _, _ in scored)
     score, codec, source = next(entry for entry in scored if entry[0] <= least + 0.03)
     if score > _BELIEVABLE and score * sum(c > "\x7f" for c in _read(sample, codec)[:_ODD_CHARS]) >= _ENOUGH:
-        if good and bad * 2 <= good:
-            return Decoded(clean(str(body, "utf-8", "replace")), "utf-8", "detected")
         raise Rejected("decode", "undecodable", f"no reading makes sense; the best is {_shown(codec)}")
     return Decoded(clean(_read(body, codec)), _shown(codec), source)
 
