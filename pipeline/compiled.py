@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -26,7 +27,7 @@ def _writable_cache() -> None:
     folder = Path(tempfile.gettempdir()) / f"gristmill-numba-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
-    numba.config.CACHE_DIR = str(folder)
+    setattr(config, "CACHE_DIR", str(folder))  # noqa: B010 - the module has no types
 
 
 _writable_cache()
@@ -38,5 +39,6 @@ def njit(function: Function) -> Function:
     Without numba's reference counts, whose atomic operations at every call cost more than all the rest: a kernel
     cannot allocate, its caller hands it every array it needs.
     """
-    compiled: Function = numba.njit(cache=True, error_model="numpy", _nrt=False)(function)
+    options: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
+    compiled: Function = numba.njit(**options)(function)
     return compiled

@@ -1,7 +1,7 @@
-"""Words, sentences and lines of a text in one pass each over its code points, compiled.
+"""Words and sentences of a text in one pass over its code points, compiled.
 
-All kernels take `codes` (uint32 code points) and are linear in its length. Words are spaCy's blank English ones: split at
-white space, then affixes, web addresses, exceptions and infixes, see the comments; a run of letters of a script written
+Time is linear in the length of `codes` (uint32 code points). Words are spaCy's blank English ones: split at white
+space, then affixes, web addresses, exceptions and infixes, see the comments; a run of letters of a script written
 without spaces is further cut into one word per letter with its combining marks.
 """
 
@@ -79,7 +79,7 @@ def string_hash(codes: Any, start: int, end: int) -> Any:
 
 
 @njit
-def lookup(key: Any, keys: Any) -> int:
+def lookup(key: Any, keys: Any) -> Any:
     """Slot of `key` in an open-addressing table (size a power of two), or -1."""
     mask = len(keys) - 1
     slot = np.int64(key & np.uint64(mask))
@@ -91,7 +91,7 @@ def lookup(key: Any, keys: Any) -> int:
 
 
 @njit
-def _exception(codes: Any, start: int, end: int, keys: Any) -> int:
+def _exception(codes: Any, start: int, end: int, keys: Any) -> Any:
     if end - start > LONGEST_EXCEPTION:
         return -1
     return lookup(string_hash(codes, start, end), keys)
@@ -425,7 +425,7 @@ def words(
 
 @njit
 def _has_scheme(codes: Any) -> bool:
-    for i in range(len(codes) - 2):
+    for i in range(len(codes) - 2):  # noqa: SIM110 - compiled code has no generators
         if codes[i] == 58 and codes[i + 1] == 47 and codes[i + 2] == 47:
             return True
     return False

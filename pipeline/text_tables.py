@@ -162,47 +162,17 @@ def exceptions() -> dict[str, tuple[int, ...]]:
     def add(*parts: str) -> None:
         table["".join(parts)] = tuple(map(len, parts))
 
-    def both_cases(stem: str) -> tuple[str, str]:
-        return stem, stem.title()
-
-    for i in both_cases("i"):
-        for rest in (("'m",), ("m",), ("'m", "a"), ("m", "a")):
-            add(i, *rest)
-    will_would = [("'ll",), ("ll",), ("'ll", "'ve"), ("ll", "ve"), ("'d",), ("d",), ("'d", "'ve"), ("d", "ve")]
-    for word in ("i", "you", "he", "she", "it", "we", "they"):
-        for stem in both_cases(word):
-            extra = [("'ve",), ("ve",)] if word in ("i", "you", "we", "they") else []
-            extra += [("'re",), ("re",)] if word in ("you", "we", "they") else []
-            extra += [("'s",), ("s",)] if word in ("he", "she", "it") else []
-            for rest in will_would + extra:
-                add(stem, *rest)
-    for word in "who what when where why how there that this these those".split():
-        for stem in both_cases(word):
-            extra = [] if word in ("these", "those") else [("'s",), ("s",)]
-            extra += [] if word in ("that", "this") else [("'re",), ("re",), ("'ve",), ("ve",)]
-            for rest in will_would + extra:
-                add(stem, *rest)
-    for word in "ca could do does did had may might must need ought sha should wo would".split():
-        for stem in both_cases(word):
-            for rest in (("n't",), ("nt",), ("n't", "'ve"), ("nt", "ve")):
-                add(stem, *rest)
-    for word in "could might must should would".split():
-        for stem in both_cases(word):
-            add(stem, "'ve")
-            add(stem, "ve")
-    for word in "ai are is was were have has dare".split():
-        for stem in both_cases(word):
-            add(stem, "n't")
-            add(stem, "nt")
+    for stems, endings in _CONTRACTIONS:
+        for stem in stems.split():
+            for form in (stem, stem.title()):
+                for ending in endings.split():
+                    add(form, *ending.split("|"))
     for hour in range(1, 13):
         for half in ("a.m.", "am", "p.m.", "pm"):
             add(str(hour), half)
-    for pair in (
-        "y' all|y all|how 'd 'y|How 'd 'y|not 've|not ve|Not 've|Not ve|can not|Can not|gon na|Gon na|got ta|Got ta|"
-        "let 's|Let 's|c'm on|C'm on|° c .|° f .|° k .|° C .|° F .|° K ."
-    ).split("|"):
-        add(*pair.split())
-    for word in "Ill ill Its its Hell hell Shell shell Shed shed were Were Well well Whore whore".split():
+    for parts in _DIVIDED.split("|"):
+        add(*parts.split())
+    for word in _AMBIGUOUS.split():
         table.pop(word, None)
     for word in _WHOLE.split():
         add(word)
@@ -212,6 +182,22 @@ def exceptions() -> dict[str, tuple[int, ...]]:
     return curled | table
 
 
+_WILL = "'ll ll 'll|'ve ll|ve 'd d 'd|'ve d|ve"
+#: Stems, in lower and Title case, with each of the endings
+_CONTRACTIONS = (
+    ("i", "'m m 'm|a m|a"),
+    ("i you he she it we they who what when where why how there that this these those", _WILL),
+    ("i you we they who what when where why how there these those could might must should would", "'ve ve"),
+    ("you we they who what when where why how there these those", "'re re"),
+    ("he she it who what when where why how there that this", "'s s"),
+    ("ca could do does did had may might must need ought sha should wo would", "n't nt n't|'ve nt|ve"),
+    ("ai are is was were have has dare", "n't nt"),
+)
+_DIVIDED = (
+    "y' all|y all|how 'd 'y|How 'd 'y|not 've|not ve|Not 've|Not ve|can not|Can not|gon na|Gon na|got ta|Got ta|"
+    "let 's|Let 's|c'm on|C'm on|° c .|° f .|° k .|° C .|° F .|° K ."
+)
+_AMBIGUOUS = "Ill ill Its its Hell hell Shell shell Shed shed were Were Well well Whore whore"
 _WHOLE = r"""
 doin' Doin' goin' Goin' nothin' Nothin' nuthin' Nuthin' ol' Ol' somethin' Somethin' lovin' Lovin' havin' Havin'
 'em 'll 'nuff 'S 's ‘S ‘s and/or w/o 're 'Cause 'cause 'cos 'Cos 'coz 'Coz 'cuz 'Cuz 'bout ma'am Ma'am o'clock O'clock

@@ -42,7 +42,9 @@ class StopWords:
 
 @cache
 def stop_words(lang: str) -> StopWords | None:
-    words = ENGLISH if lang == "en" else tuple(_load("stop_words").get(lang) or _load("stop_words").get(_code(lang), ()))
+    words = (
+        ENGLISH if lang == "en" else tuple(_load("stop_words").get(lang) or _load("stop_words").get(_code(lang), ()))
+    )
     if not words:
         return None
     ids: dict[int, int] = {}
