@@ -32,7 +32,7 @@ def find_all(run: Run, survey: Survey, inputs: Inputs, duplicates: Duplicates) -
     """Alerts first; within a level in pipeline order."""
     found = [
         *_accounts(run, survey),
-        *_inputs(inputs),
+        *_inputs(run, inputs),
         *_stages(survey),
         *_errors(survey),
         *_rules(survey),
@@ -76,7 +76,10 @@ def _accounts(run: Run, survey: Survey) -> Iterator[Finding]:
         yield Finding("alert", "nothing was kept")
 
 
-def _inputs(inputs: Inputs) -> Iterator[Finding]:
+def _inputs(run: Run, inputs: Inputs) -> Iterator[Finding]:
+    unread = run.document.get("failed") or {}
+    if unread:
+        yield Finding("alert", f"{len(unread):,} inputs could not be read at all; the same curate command tries again")
     for status, level, what in (
         ("failed", "alert", "could not be read to the end; nothing of them is in this run"),
         ("damaged", "note", "hold damaged stretches; what could be read is in"),

@@ -52,7 +52,7 @@ def _section(name: str, label: str, content: Child) -> Markup:
 
 def _header(summary: Summary) -> Child:
     document = summary.run.document
-    given = [str(item) for item in document.get("inputs") or ()]
+    given = [str(item) for item in document.get("inputs_given") or ()]
     shown = ", ".join(given[:3]) + (f" and {len(given) - 3:,} more" if len(given) > 3 else "")
     facts = [f"Recipe {summary.run.recipe.name}", f"run {document.get('run_id', numbers.NONE)}"]
     if document.get("finished"):

@@ -41,6 +41,18 @@ def inputs(summary: Summary) -> Child:
     text = f"{seen.files:,} files, {numbers.size(seen.size)}: {states}. Records: {_types(seen.records_by_type)}; "
     text += f"skipped as holding no page: {_types(seen.skipped_by_type)}.{more}"
     blocks: list[Child] = [tag("p", text, class_="lead"), table(head, rows, "<<>><<><")]
+    document = summary.run.document
+    for name, title, head in (
+        ("failed", "Not read at all", ["input", "cause"]),
+        ("copies", "Byte-identical copies, read once", ["copy", "is read as"]),
+    ):
+        listed = sorted((document.get(name) or {}).items())
+        if listed:
+            said: list[list[Child]] = [
+                [crawl(numbers.excerpt(str(a), _URL), class_="mono"), crawl(numbers.excerpt(str(b), _URL))]
+                for a, b in listed[:_TOP_ROWS]
+            ]
+            blocks += [tag("h3", f"{title}: {len(listed):,}"), table(head, said, "<<")]
     if seen.shown_gaps:
         gaps: list[list[Child]] = [
             [
@@ -214,10 +226,7 @@ def _lsh_curve(summary: Summary) -> Markup:
         bins = clusters.SIMILARITY_BINS
         edges, counts = [i / bins for i in range(bins + 1)], summary.duplicates.similarities.tolist()
         what = "near duplicates"
-    bars = [
-        (float(left), float(right), float(n), f"{left:g} to {right:g}: {n:,} {what}")
-        for left, right, n in zip(edges, edges[1:], counts, strict=False)
-    ]
+    bars = _bars([float(edge) for edge in edges], [int(n) for n in counts], what)
     chart = charts.curve(
         [(i / 100, clusters.caught(i / 100, b, r)) for i in range(101)],
         bars if any(counts) else [],
@@ -252,6 +261,15 @@ def _lsh_curve(summary: Summary) -> Markup:
 def _glued(text: str) -> str:
     """With no line break inside, for figures in running text."""
     return text.replace(" ", "\u00a0")
+
+
+def _bars(edges: list[float], counts: list[int], what: str) -> list[tuple[float, float, float, str]]:
+    """(left, right, number, label); equal texts (a bin that begins at 1) are counted with the last one below."""
+    below = [(left, min(right, 1.0), n) for left, right, n in zip(edges, edges[1:], counts, strict=False) if left < 1]
+    if below:
+        left, right, n = below[-1]
+        below[-1] = (left, right, n + sum(counts[len(below) :]))
+    return [(left, right, float(n), f"{left:g} to {right:g}: {n:,} {what}") for left, right, n in below]
 
 
 def samples(summary: Summary) -> Child:

@@ -196,8 +196,8 @@ def as_text(result: WhatIf) -> str:
 def _funnel_text(result: WhatIf) -> str:
     stored, changed = result.stored.reasons, result.changed.reasons
     rows = [["stage", "reason", "stored", "what-if", "change"]]
-    before = sum(n for (stage, _), n in stored.items() if STAGE_INDEX.get(stage, KEPT) < LANGUAGE)
-    rows.append(["before language", "", *_pair(before, before)])
+    before = [sum(n for (s, _), n in c.items() if STAGE_INDEX.get(s, KEPT) < LANGUAGE) for c in (stored, changed)]
+    rows.append(["before language", "", *_pair(*before)])
     keys = sorted({k for k in stored.keys() | changed.keys() if STAGE_INDEX.get(k[0], KEPT) >= LANGUAGE}, key=_order)
     last = ""
     for stage, reason in keys:

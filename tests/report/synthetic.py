@@ -116,7 +116,9 @@ def write_run(
         "finished": "2026-01-02T03:14:05+00:00",
         "recipe": recipe.model_dump(mode="json"),
         "recipe_hash": recipe.digest(),
-        "inputs": ["s3://bucket/segment-*.warc.gz"],
+        "inputs_given": ["s3://bucket/segment-*.warc.gz"],
+        "copies": {"s3://bucket/copy-of-0.warc.gz": "s3://bucket/segment-0.warc.gz"},
+        "failed": {"s3://bucket/gone.warc.gz": "no such file"},
         "counts": {"records": rows, "kept": sum(v["kept"] for v in truth.verdicts), "rejected": rejected},
         "versions": {"pyarrow": "26.0.1", "resiliparse": "2.0.1"},
         "timings": {"records": 431.2, "duplicates": 20.5, "verdicts": 3.25, "shards": 12.0},
@@ -126,8 +128,8 @@ def write_run(
             "verified": 900,
             "uncompared": 0,
             "similarities": {
-                "edges": [i / 50 for i in range(51)],
-                "counts": [0] * 25 + [5 * i for i in range(20)] + [40, 20, 10, 60, 90],
+                "edges": [i / 100 for i in range(102)],
+                "counts": [0] * 50 + [3 * i for i in range(40)] + [40, 30, 20, 10, 5, 10, 20, 60, 90, 70, 4],
             },
         },
     }
