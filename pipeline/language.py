@@ -1,12 +1,12 @@
 """Which language a text is in: fastText's lid.176 over the whole text, with a score that reflects mixtures.
 
-What the model sees is lower-cased and has every run of white space (line feeds, U+2028, U+0085, vertical tabs ...) as one
-blank, so that neither line separators nor capitals change the answer: on 1,301 sentences of the Declaration of Human
-Rights in 21 languages, all-capitals text is right 99 % of the time instead of 40 %, and 2 of 2,807 real pages change
-their label. Texts of fewer than FLOOR_LETTERS letters outside addresses are `und`, without a score.
+What the model sees is lower-cased and has every run of white space (line feeds, U+2028, U+0085, vertical tabs ...) as
+one blank, so that neither line separators nor capitals change the answer: on 1,301 sentences of the Declaration of
+Human Rights in 21 languages, all-capitals text is right 99 % of the time instead of 40 %, and 2 of 2,807 real pages
+change their label. Texts of fewer than FLOOR_LETTERS letters outside addresses are `und`, without a score.
 
-The score is the smallest of three shares in [0, 1]: the model's probability; the characters not in windows that the model
-gives, by more than half, to another language; the letters of scripts that the language is written in.
+The score is the smallest of three shares in [0, 1]: the model's probability; the characters not in windows that the
+model gives, by more than half, to another language; the letters of scripts that the language is written in.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ _NO_EDITS = Edit()
 def signals(text: str, edited: str, lang: str | None, edits: Edit = _NO_EDITS) -> dict[str, float | int | None]:
     """Every signal of pipeline/signals.py but `quality_score`, of one document.
 
-    `text` is what extraction gave, `edited` what `edits.edit` left of it (the same object, or an equal one, where nothing
-    was removed). Values are finite numbers or null. Linear in the text's length.
+    `text` is what extraction gave, `edited` what `edits.edit` left of it (an equal string where nothing was removed),
+    `edits` the recipe's, which say what a surviving line is. Values are finite numbers or null. Linear time.
     """
     lang = lang or ""
     listed = stop_words(lang)

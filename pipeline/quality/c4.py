@@ -3,8 +3,8 @@
 Line rules follow datatrove's c4_filters.py in their order; the recipe can set the values of the older reference
 (tensorflow_datasets). Departures:
 - Sentences are counted by the sentencizer's rule on our words, line by line (the older reference uses punkt).
-- Bad words: datatrove's C4BadWordsFilter (escaped, at word boundaries, on the whole text), of the document's language.
-  A word boundary is a change of \\w, so that hits may touch. The signal counts distinct words; there is no random share.
+- Bad words: datatrove's C4BadWordsFilter (escaped, at word boundaries, on the whole text), of the document's
+  language. Hits may share the character between them. The signal counts distinct words; there is no random share.
 - Corpus-wide line deduplication is not a page rule and not here.
 """
 

@@ -52,8 +52,11 @@ def duplicate_line_char_frac(units: Units) -> float | None:
 
 
 def n_gram_char_fracs(units: Units) -> dict[int, float | None]:
-    """By n: for TOP_N, characters of the most frequent n-gram, joined by spaces, times its count / characters of the text
-    (ties: the first met); for DUPLICATE_N, of n-grams met before, none overlapping. Null for an empty text."""
+    """Characters / characters of the text, by n; null for an empty text.
+
+    For TOP_N those of the most frequent n-gram, joined by spaces, times its count (of several the first met); for
+    DUPLICATE_N those of n-grams met before, none overlapping.
+    """
     hashes, lengths, chars = _sample(units)
     if not chars:
         return dict.fromkeys((*TOP_N, *DUPLICATE_N))

@@ -1,8 +1,8 @@
 """Signals + recipe -> verdicts. Pure, vectorised, cheap: no text is read, so it can be asked any time.
 
-A row's verdict is, in order: what ended it before it had a text; its language; the quality rules in recipe order. Bounds
-are closed: a value equal to a bound stays. A null signal fails no rule. A text of which line edits left nothing, and which
-no rule of the recipe minds, ends as (extract, no_text).
+A row's verdict is, in order: what ended it before it had a text; its language; the quality rules in recipe order.
+Bounds are closed: a value equal to a bound stays. A null signal fails no rule. A text of which line edits left nothing,
+and which no rule of the recipe minds, ends as (extract, no_text).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def failures(table: pa.Table | pa.RecordBatch, recipe: Recipe) -> dict[str, Mask
 
 
 def not_applicable(table: pa.Table | pa.RecordBatch, recipe: Recipe) -> dict[str, int]:
-    """Rows with a text to which a rule of the recipe does not apply, its signal being null (no list for the language)."""
+    """By rule of the recipe: rows with a text to which it does not apply, its signal being null (no list, no words)."""
     has_text = _nulls(table, "stage")
     return {name: int((has_text & _nulls(table, RULES_BY_NAME[name].signal)).sum()) for name in recipe.quality.rules}
 

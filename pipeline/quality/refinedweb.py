@@ -2,8 +2,8 @@
 
 Departures from that reference:
 - Page signals are measured on the extracted text, before web addresses are taken out of it.
-- Web addresses are what begins with a scheme or "www."; the reference matches bare domains by a list of endings, but its
-  guard looks only at the start of the text, so that it seldom does anything.
+- Web addresses are what begins with a scheme or "www."; the reference matches bare domains by a list of endings, but
+  its guard looks only at the start of the text, so that it seldom does anything.
 - Words for 50 to 100,000 are ours without punctuation (there: uniseg's).
 - Repetition rules are Gopher's signals as datatrove measures them; dclm counts first occurrences as well and the union
   of word positions, so equal bounds reject more there.
@@ -41,12 +41,15 @@ def prepare(text: str, settings: RefinedWebLines) -> str:
     if settings.remove_urls and ("://" in text or "www." in text.lower()):
         text = _ADDRESS.sub("", text)
     if "\n" * (settings.max_newlines + 1) in text:
-        text = re.sub("\n{%d,}" % (settings.max_newlines + 1), "\n" * settings.max_newlines, text)
+        text = re.sub(f"\n{{{settings.max_newlines + 1},}}", "\n" * settings.max_newlines, text)
     return text
 
 
 def clean(text: str, settings: RefinedWebLines) -> str:
-    """The line rules on prepared text, in order: upper case, digits, counters, words per line, boilerplate. Empty lines stay."""
+    """The line rules on prepared text, in order: upper case, digits, counters, words per line, boilerplate.
+
+    Empty lines stay.
+    """
     kept = []
     for line in text.split("\n"):
         if line:

@@ -42,9 +42,8 @@ class StopWords:
 
 @cache
 def stop_words(lang: str) -> StopWords | None:
-    words = (
-        ENGLISH if lang == "en" else tuple(_load("stop_words").get(lang) or _load("stop_words").get(_code(lang), ()))
-    )
+    lists = _load("stop_words")
+    words = ENGLISH if lang == "en" else tuple(lists.get(lang) or lists.get(_code(lang)) or ())
     if not words:
         return None
     ids: dict[int, int] = {}
