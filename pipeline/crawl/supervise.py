@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import fcntl
 import gc
 import mmap
@@ -334,6 +335,7 @@ def _prepare(parent: int, limits: _Limits) -> None:
     """Makes the forked child die with its parent, ignore the parent's handlers and keep within its memory."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
+    faulthandler.disable()  # a crash is a verdict here, told in one place
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(71)
