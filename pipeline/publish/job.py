@@ -92,10 +92,9 @@ def publish(
     cluster_size. Raises GristmillError where these do not fit what records/ holds.
     """
     task = _Task(storage, recipe.publish, open_tokenizer(recipe.publish), {})
-    rows = kept.select(*_KEPT).persist()
+    by_part = kept.select(*_KEPT).repartition(_partitions(spark, storage), "part").sortWithinPartitions("part", "row")
+    by_part.persist()
     try:
-        partitions = _partitions(spark, storage)
-        by_part = rows.repartition(partitions, "part").sortWithinPartitions("part", "row")
         counted: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
         for line in by_part.mapInArrow(partial(_measure, task), "lang string, rows long, text_bytes long").collect():
@@ -113,7 +112,7 @@ def publish(
                 entry = ShardFile.model_validate(json.loads(line["entry"]))
                 written[line["shard"]] = WrittenShard(entry, line["words"])
     finally:
-        rows.unpersist()
+        by_part.unpersist()
     for number, lang, index in languages(shards):
         if number not in written:  # a range of places that no document fell into
             written[number] = _write_shard(task, lang, index, iter(()))

@@ -37,7 +37,7 @@ _EMAIL = re.compile(
 )
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
-_IPV6 = re.compile(r"[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]{2,40}")
+_IPV6 = re.compile(r"[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]{1,40}")
 #: RE2: whether a text can hold anything to mask; false alarms are fine, misses are not.
 _SUSPECT_EMAIL = r"@(?:[A-Za-z0-9-]+\.[A-Za-z0-9]|\[)"
 _SUSPECT_IP = r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]"
@@ -134,6 +134,8 @@ def _mask_ipv4(match: re.Match[str]) -> str:
 def _mask_ipv6(match: re.Match[str]) -> str:
     text, start, end = match.string, match.start(), match.end()
     if _in_word(text, start - 1) or text[start - 1 : start] in (":", ".") or _in_word(text, end):
+        return match[0]
+    if text[end : end + 1] == "." and text[end + 1 : end + 2].isdecimal():  # its last part is written as IPv4
         return match[0]
     run = match[0]
     tail = ":" if run.endswith(":") and not run.endswith("::") else ""  # a sentence's colon

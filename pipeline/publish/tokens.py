@@ -28,6 +28,7 @@ EOS_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[E
 #: where byte-level and word-piece vocabularies cut anyhow.
 PIECE_CHARS = 1 << 20
 _BATCH_CHARS = 1 << 20
+_LOOK_BACK = 4096
 _LONE_SPACE = re.compile(r"(?<=\S) (?=\S)")
 
 
@@ -97,11 +98,12 @@ class Encoder:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Cuts a text into pieces of about PIECE_CHARS that join to the text again."""
+    """Cuts a text into pieces of at most PIECE_CHARS that join to the text again."""
     start = 0
     while len(text) - start > PIECE_CHARS:
-        space = _LONE_SPACE.search(text, start + PIECE_CHARS - 4096, start + PIECE_CHARS)
-        end = space.start() if space else start + PIECE_CHARS
+        end = start + PIECE_CHARS
+        for space in _LONE_SPACE.finditer(text, end - min(_LOOK_BACK, PIECE_CHARS // 2), end):
+            end = space.start()
         yield text[start:end]
         start = end
     yield text[start:]
