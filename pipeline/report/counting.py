@@ -126,16 +126,16 @@ class Sample:
     size: int
     heaps: dict[str, list[tuple[int, str, tuple[int, int]]]] = field(default_factory=dict)
 
-    def add(self, key: str, ids: Iterable[str], places: Iterable[tuple[int, int]]) -> None:
-        """A place is (part, row in the part)."""
+    def add(self, key: str, ids: Iterable[str], part: int, rows: Iterable[int]) -> None:
+        """Offer records of one part, with their rows in it."""
         heap = self.heaps.setdefault(key, [])
         suffix = key.encode()
-        for record_id, place in zip(ids, places, strict=True):
+        for record_id, row in zip(ids, rows, strict=True):
             rank = -xxhash.xxh3_64_intdigest(record_id.encode() + suffix)
             if len(heap) < self.size:
-                heapq.heappush(heap, (rank, record_id, place))
+                heapq.heappush(heap, (rank, record_id, (part, row)))
             elif rank > heap[0][0]:
-                heapq.heapreplace(heap, (rank, record_id, place))
+                heapq.heapreplace(heap, (rank, record_id, (part, row)))
 
     def chosen(self) -> dict[str, list[tuple[str, tuple[int, int]]]]:
         """Key -> (id, place), smallest hash first."""

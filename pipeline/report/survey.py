@@ -175,8 +175,8 @@ def _count_reasons(
         numbers[0] += len(rows)
         numbers[1] += int(chars[rows].sum())
         numbers[2] += int(words[rows].sum())
-        places = ((part, first_row + int(row)) for row in rows)
-        survey.samples.add(f"{stage}/{reason}" if reason else stage, ids.take(pa.array(rows)).to_pylist(), places)
+        key = f"{stage}/{reason}" if reason else stage
+        survey.samples.add(key, ids.take(pa.array(rows)).to_pylist(), part, (first_row + rows).tolist())
 
 
 def _count_scores(survey: Survey, scores: pa.Array, has_text: npt.NDArray[np.bool_]) -> None:

@@ -310,7 +310,7 @@ def _inputs(records: list[Row]) -> list[Row]:
 def _write(storage: Storage, dataset: str, schema: pa.Schema, parts: list[list[Row]]) -> None:
     written = []
     for number, rows in enumerate(parts):
-        with PartWriter(storage, dataset, f"part-{number:05d}", schema, row_group_bytes=64_000) as writer:
+        with PartWriter(storage, dataset, f"part-{number:05d}", schema, row_group_bytes=300_000) as writer:
             writer.write(rows)
             written.append(writer.close())
     storage.commit(dataset, "key", written)

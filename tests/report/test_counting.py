@@ -47,9 +47,9 @@ def test_skew_is_0_for_the_same_shape_and_1_for_nothing_in_common() -> None:
 @given(st.permutations(range(60)), st.integers(1, 7))
 def test_a_sample_is_the_same_in_any_order_and_split(order: list[int], size: int) -> None:
     straight, mixed = Sample(size), Sample(size)
-    straight.add("quality/x", [f"{i:032x}" for i in range(60)], [(0, i) for i in range(60)])
+    straight.add("quality/x", [f"{i:032x}" for i in range(60)], 0, range(60))
     for i in order:
-        mixed.add("quality/x", [f"{i:032x}"], [(0, i)])
+        mixed.add("quality/x", [f"{i:032x}"], 0, [i])
     assert straight.chosen() == mixed.chosen()
     assert len(straight.chosen()["quality/x"]) == size
 
@@ -57,7 +57,7 @@ def test_a_sample_is_the_same_in_any_order_and_split(order: list[int], size: int
 def test_samples_of_two_reasons_are_chosen_apart() -> None:
     sample = Sample(5)
     for key in ("a/b", "a/c"):
-        sample.add(key, [f"{i:032x}" for i in range(500)], [(0, i) for i in range(500)])
+        sample.add(key, [f"{i:032x}" for i in range(500)], 0, range(500))
     chosen = sample.chosen()
     assert [i for i, _ in chosen["a/b"]] != [i for i, _ in chosen["a/c"]]
 

@@ -129,7 +129,7 @@ def test_ten_samples_of_each_reason(plain: Written) -> None:
 
 
 def test_size_is_bounded(tmp_path: Path, plain: Written) -> None:
-    write_run(tmp_path / "large", rows=4000)
+    write_run(tmp_path / "large", rows=1500)
     large = page.render(summarize(open_finished(str(tmp_path / "large"))))
     assert len(large) < 1.6 * len(page.render(plain.summary))
     assert len(large) < 1_000_000
