@@ -120,3 +120,7 @@ def _cached(name: str, files: dict[str, str]) -> Path:
 
 def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    print(java_home())  # for infra/spark-submit

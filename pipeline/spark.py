@@ -62,6 +62,8 @@ def session(master: str | None = None, *, app: str = "gristmill") -> SparkSessio
 
     if SparkContext._active_spark_context is not None:
         return _settle(SparkSession.builder.getOrCreate())
+    if submitted:
+        SparkContext._ensure_initialized()  # only then does SparkConf hold what was given to spark-submit
     conf = SparkConf()
     conf.setAppName(app)
     chosen = local_master(conf.get("spark.master", None) if submitted else master)

@@ -68,13 +68,10 @@ def test_an_independent_reader_finds_every_page_and_right_digests() -> None:
 
 
 def test_the_damaged_file_stops_a_plain_reader() -> None:
-    *_, (name, data, kinds) = segment.files(400, 1)
+    *_, (name, data, _) = segment.files(400, 1)
     assert name == "sample-damaged.warc.gz"
-    read = 0
     with pytest.raises(OSError, match="decompression"):
-        for _ in ArchiveIterator(io.BytesIO(data), parse_http=False):
-            read += 1
-    assert 0 < read < 3 * kinds.total()
+        list(ArchiveIterator(io.BytesIO(data), parse_http=False))
 
 
 @pytest.mark.parametrize("n_pages", [20, 137, 1000])

@@ -1,0 +1,114 @@
+"""The loopback cluster really starts, runs tasks on two workers, is checked before it reads data, and goes away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+LOOK = """
+import sys
+from pipeline.errors import GristmillError
+from pipeline.spark import preflight, session
+
+spark = session()
+try:
+    places = preflight(spark, ["numpy", "pyarrow"], sys.argv[1:])
+except GristmillError as error:
+    sys.exit(f"PREFLIGHT {error}")
+paths = spark.sparkContext.parallelize(range(4), 4).map(lambda _: __import__("pipeline").__file__).distinct().collect()
+print("MASTER", spark.sparkContext.master)
+print("PLACES", len(places), len({place.split("/work/")[0] for place in places}))
+print("PROJECT", *paths)
+"""
+
+
+def cluster(action: str, state: Path) -> str:
+    command = [sys.executable, str(PROJECT / "infra" / "cluster.py"), action, "--state", str(state)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=150).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("cluster") / "state"
+    try:
+        yield folder
+    finally:
+        cluster("down", folder)
+
+
+@pytest.fixture(scope="module")
+def master(state: Path) -> str:
+    return cluster("up", state)
+
+
+def submit(folder: Path, master: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """spark-submit of LOOK in an empty working directory."""
+    script = folder / "look.py"
+    script.write_text(LOOK)
+    empty = folder / "empty"
+    empty.mkdir(exist_ok=True)
+    options, _, files = " ".join(arguments).partition(" -- ")
+    return subprocess.run(
+        [
+            "bash",
+            str(PROJECT / "infra" / "spark-submit"),
+            "--master",
+            master,
+            *options.split(),
+            str(script),
+            *files.split(),
+        ],
+        cwd=empty,
+        env={k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYSPARK_PYTHON")} | environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def test_up_is_up_once_and_down_is_down(state: Path, master: str) -> None:
+    assert master.startswith("spark://127.0.0.1:")
+    assert cluster("up", state) == master
+    report = cluster("status", state)
+    assert "2 workers registered" in report
+    assert "dead" not in report
+
+
+def test_a_submitted_job_runs_on_both_workers(tmp_path: Path, master: str) -> None:
+    done = submit(tmp_path, master)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"MASTER {master}" in done.stdout
+    assert "PLACES 2 2" in done.stdout
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_executors_without_the_project_are_told_apart(tmp_path: Path, master: str) -> None:
+    """A bare Python on the nodes, nothing shipped: the message says what is missing, before any data is read."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    done = submit(tmp_path, master, PYSPARK_PYTHON=str(base))
+    assert done.returncode == 1
+    assert "PREFLIGHT executor" in done.stderr
+    assert "differs from the driver" in done.stderr
+
+
+def test_a_missing_python_is_one_line(tmp_path: Path, master: str) -> None:
+    done = submit(tmp_path, master, PYSPARK_PYTHON="/nowhere/python3")
+    assert done.returncode == 1
+    assert 'PREFLIGHT preflight: Cannot run program "/nowhere/python3"' in done.stderr
+
+
+def test_down_removes_everything(tmp_path: Path) -> None:
+    state = tmp_path / "other"
+    cluster("up", state)
+    assert cluster("down", state) == "no cluster is running"
+    assert not state.exists()
+    assert cluster("status", state) == "no cluster is running"
+    assert cluster("down", state) == "no cluster is running"
