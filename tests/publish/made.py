@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from pipeline.datasets import DUPLICATES, INPUTS, RECORDS, VERDICTS
+from pipeline.datasets import DUPLICATES, INPUTS, RECORDS, VERDICTS, shards_schema
+from pipeline.publish.manifest import ShardsManifest, Totals, commit_shards
+from pipeline.publish.shards import ShardWriter
 from pipeline.storage import Part, PartWriter, Storage
 from pipeline.text import count_words
 
@@ -123,3 +125,20 @@ def balanced_run(storage: Storage) -> dict[str, list[list[dict[str, Any]]]]:
 
 
 SCHEMAS = {"inputs": INPUTS, "records": RECORDS, "verdicts": VERDICTS, "duplicates": DUPLICATES}
+
+
+def write_run(storage: Storage, run: dict[str, list[list[dict[str, Any]]]], published: Sequence[str]) -> None:
+    """Commits a run's datasets as they are given, and shards with the documents `published`."""
+    for dataset, files in run.items():
+        write(storage, dataset, SCHEMAS[dataset], files)
+    schema = shards_schema(n_tokens=False, tokens=False)
+    given = pa.schema([field for field in schema if field.name != "length_bucket"])
+    rows = [{"record_id": i, "text": "x", "n_chars": 1, "n_words": 1, "lang": "en"} for i in published]
+    with storage.scratch("shards") as target:
+        writer = ShardWriter(target, schema, "en", 0, 1 << 20, None)
+        writer.add(pa.RecordBatch.from_pylist(rows, given))
+        file = writer.close(storage).file
+    totals = Totals(rows=len(rows), text_bytes=len(rows), words=len(rows), tokens=None)
+    named: dict[str, Any] = {"run_id": "r", "recipe_hash": "h", "length_unit": "words", "tokenizer": None}
+    manifest = ShardsManifest(**named, totals=totals, tokenizer_sha256=None, eos_id=None, files=(file,))
+    commit_shards(storage, manifest)
