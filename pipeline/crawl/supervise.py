@@ -43,6 +43,7 @@ SOURCE_FACTOR = 30
 #: Past the limit allocations fail outright; the slack keeps small overshoots for the parent and child to see.
 RLIMIT_SLACK_MIB = 160
 POLL_SECONDS = 0.05
+_READ = 64 * 1024
 
 _SLOT = struct.Struct("=qqddq")  # items begun, phase, CPU and wall seconds at its start, resident bytes at fork
 _FRAME = struct.Struct("=Q")
@@ -167,7 +168,7 @@ class _Child:
         while True:
             poll.poll(POLL_SECONDS * 1000)
             try:
-                chunk = os.read(self._pipe, MIB)
+                chunk = os.read(self._pipe, _READ)
             except BlockingIOError:
                 chunk = None
             if chunk == b"":
