@@ -17,7 +17,8 @@ from pipeline.errors import GristmillError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECONDS = 60.0  #: longest time from the call to an answer, compiling apart
+START_SECONDS = 300.0  #: for the first executor to come up: a cluster may have to find room
+ANSWER_SECONDS = 120.0  #: for all answers; a mismatch is told as soon as it is seen, in seconds
 ROUNDS = 8
 
 Fingerprint: TypeAlias = dict[str, str]
@@ -39,8 +40,8 @@ def preflight(
     fingerprint = _fingerprint_function()
     ours = fingerprint(names, paths)
     _judge_own(ours)
-    deadline = time.monotonic() + SECONDS
-    _wait_for_executors(spark, deadline)
+    _wait_for_executors(spark)
+    deadline = time.monotonic() + ANSWER_SECONDS
 
     def look(_: int) -> tuple[str, Fingerprint]:
         import os
@@ -147,13 +148,14 @@ def _executor_infos(spark: SparkSession) -> Sequence[object]:
     return spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()  # type: ignore[no-any-return]
 
 
-def _wait_for_executors(spark: SparkSession, deadline: float) -> None:
+def _wait_for_executors(spark: SparkSession) -> None:
     if _embedded(spark):
         return
+    deadline = time.monotonic() + START_SECONDS
     while len(_executor_infos(spark)) < 2:
         if time.monotonic() > deadline:
             master = spark.sparkContext.master
-            raise GristmillError(f"no executor of {master} came up in {SECONDS:.0f} s: has it free workers?")
+            raise GristmillError(f"no executor of {master} came up in {START_SECONDS:.0f} s: has it free workers?")
         time.sleep(0.2)
     time.sleep(1.0)  # the first is up: its neighbours, started at the same time, are about to be
 
@@ -187,7 +189,7 @@ def _limited(spark: SparkSession, deadline: float | None) -> Iterator[None]:
 def _cause(trace: str) -> str:
     """The line of a Spark failure that tells most, with the executor it happened on."""
     if "cancelled" in trace and "preflight" in trace:
-        return f"an executor did not answer within {SECONDS:.0f} s"
+        return f"an executor did not answer within {ANSWER_SECONDS:.0f} s"
     where = re.search(r"\((\S+) executor (\S+?)\)", trace)
     on = f" on {where[1]}" if where else ""
     telling = (r"Python in worker has different version.*?\.", r"Cannot run program .*", r"^\w*(?:Error|Exception): .*")

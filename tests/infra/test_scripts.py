@@ -30,7 +30,7 @@ def copy(folder: Path) -> Path:
 
 
 def fake_python(folder: Path, *, version: str, venv: bool = True) -> str:
-    """A python that passes for `version`, with or without the module venv; the pip that it makes only notes its calls."""
+    """A python that passes for `version`, with or without the module venv; the pip that it makes notes its calls."""
     folder.mkdir(parents=True)
     script = folder / "python3"
     script.write_text(f"""#!/bin/sh
