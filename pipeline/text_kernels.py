@@ -288,20 +288,26 @@ def _emit(
     codes: Any, kinds: Any, a: int, b: int, hashes: Any, starts: Any, ends: Any, sorts: Any, counts: Any, state: Any,
     base: int,
 ) -> None:  # fmt: skip
-    """Append the word codes[a:b], cut at the letters of scripts without spaces."""
+    """Append the word codes[a:b]; with letters of scripts without spaces: each of them, and punctuation, by itself."""
+    seen, always = np.uint32(0), np.uint32(0xFFFFFFFF)
+    for i in range(a, b):
+        seen |= kinds[i]
+        always &= kinds[i]
+    if not seen & t.SPACELESS:
+        key = string_hash(codes, a, b)
+        _write(base + a, b - a, key, seen, always, hashes, starts, ends, sorts, counts, state)
+        return
     start = a
     while start < b:
         end = start + 1
-        if kinds[start] & t.SPACELESS:
-            while end < b and kinds[end] & t.MARK:
-                end += 1
-        else:
-            while end < b and not kinds[end] & t.SPACELESS:
-                end += 1
-        seen, always = np.uint32(0), np.uint32(0xFFFFFFFF)
-        for i in range(start, end):
-            seen |= kinds[i]
-            always &= kinds[i]
+        seen = always = kinds[start]
+        alone = seen & (t.SPACELESS | t.CATEGORY_P) != 0
+        while end < b and (
+            kinds[end] & t.MARK if alone else not kinds[end] & (t.SPACELESS | t.CATEGORY_P)
+        ):
+            seen |= kinds[end]
+            always &= kinds[end]
+            end += 1
         key = string_hash(codes, start, end)
         _write(base + start, end - start, key, seen, always, hashes, starts, ends, sorts, counts, state)
         start = end
