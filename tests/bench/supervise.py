@@ -79,12 +79,8 @@ def main(path: str, pairs: int) -> None:
         assert count == base_count
         walls.append(wall / base_wall - 1)
         cpus.append(used / base_used - 1)
-        print(
-            f"inline {base_wall:.3f} s wall {base_used:.3f} s CPU; watched {wall:.3f} s wall {used:.3f} s CPU; {count} records"
-        )
-    print(
-        f"supervision costs {statistics.median(walls):+.1%} wall, {statistics.median(cpus):+.1%} CPU (median of {pairs})"
-    )
+        print(f"inline {base_wall:.2f} s, CPU {base_used:.2f} s; watched {wall:.2f} s, CPU {used:.2f} s")
+    print(f"supervision: {statistics.median(walls):+.1%} wall, {statistics.median(cpus):+.1%} CPU; {pairs} pairs")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def test_shipped_lists() -> None:
         )
     )
     assert len(rules.addresses) == 19587
-    assert (len(rules.hard), len(rules.soft)) == (213, 88)
+    assert (len(rules.hard), len(rules.soft)) == (216, 88)
     for url in ("https://en.wikipedia.org/wiki/Essex", "https://www.bbc.co.uk/news/uk-england-sussex-1"):
         assert blocked(url, rules) is None
 
