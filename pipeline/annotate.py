@@ -128,7 +128,7 @@ def measure(row: Row, tools: Tools) -> Row:
         stage = "quality"
         edited = edit(text, recipe.edit)
         row["edited"] = None if edited == text else edited
-        measured = signals(text, edited, row["lang"])
+        measured = signals(text, edited, row["lang"], recipe.edit)
         measured["quality_score"] = tools.scorer(edited, measured)
         row.update(measured)
         stage = "dedup"
