@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import accounts, spark
 from pipeline.annotate import Tools, warm
+from pipeline.crawl import sources
 from pipeline.errors import GristmillError
 from pipeline.language import check_allowed
 from pipeline.publish.tokens import open_tokenizer
@@ -92,11 +93,12 @@ def curate(
 ) -> Outcome:
     """Curate `inputs` into the run folder `out`. Raises GristmillError where the run as a whole is unusable."""
     check_start_up(recipe)
+    uris = sources.expand(inputs, base=recipe.input.base, files=files)
     begun = _now()
     storage = open_run(out, must_exist=False)
     with storage.lock():
         old = storage.read_json("run.json") or {}
-        run = Run(storage, recipe, make_plan(storage, inputs, recipe, files), master, old)
+        run = Run(storage, recipe, make_plan(storage, uris), master, old)
         changed = False
         for name, stage in STAGES:
             begin = time.monotonic()

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from pipeline.crawl import sources
 from pipeline.crawl.sources import InputFile
 from pipeline.errors import GristmillError, UsageError
-from pipeline.recipe import Recipe
 from pipeline.storage import Storage
 
 _THREADS = 16
@@ -40,9 +39,8 @@ class Plan:
         ]
 
 
-def make_plan(storage: Storage, inputs: Sequence[str], recipe: Recipe, files: int | None) -> Plan:
-    """Raises UsageError where an input does not exist or nothing is left to read."""
-    uris = sources.expand(inputs, base=recipe.input.base, files=files)
+def make_plan(storage: Storage, uris: Sequence[str]) -> Plan:
+    """Sizes and ids of the files `uris`. Raises UsageError where none can be read."""
     known = _known(storage)
     failed: dict[str, str] = {}
     found: list[InputFile] = []
