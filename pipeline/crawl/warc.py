@@ -19,6 +19,8 @@ from pipeline.recipe import Limits
 MIB = 1024 * 1024
 #: Types that could hold a page; the others are counted and passed over.
 PAGE_TYPES = frozenset({"response", "resource", "revisit", "conversion"})
+#: Each place in a compressed frame that might begin a record is looked at by inflating anew; a page may hold many.
+_MAX_TRIES = 64
 _TRAILER = b"\r\n\r\n"
 _ODD_VERSION = re.compile(rb"[\x21-\x7e][\x20-\x7e]{0,40}\r?\n(?:WARC|Content)-[A-Z]")
 _PLAIN_START = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
@@ -206,6 +208,7 @@ class _Reader:
     def _to_next_record(self, frame: Frame, start: int) -> bool:
         """Moves the cursor to the next record that begins in this frame after `start`, else to its end."""
         frame.seek(start)
+        tries = _MAX_TRIES
         carry = b""
         position = start
         while True:
@@ -214,9 +217,12 @@ class _Reader:
             base = position - len(carry)
             for match in _PLAIN_START.finditer(text):
                 at = base + match.start()
-                if text[max(0, match.start() - 1) : match.start()] in (b"\n", b"") and self._sound(frame, at):
+                if tries == 0 or text[max(0, match.start() - 1) : match.start()] not in (b"\n", b""):
+                    continue
+                if self._sound(frame, at):
                     frame.seek(at)
                     return True
+                tries -= frame.compressed
                 frame.seek(position + len(chunk))
             if not chunk:
                 return False
@@ -330,7 +336,7 @@ class _Reader:
             elif magic == ZSTD_MAGIC:
                 if looks_like_record(ZstdFrame(self.raw, at, free=MIB, ratio=self.ratio).peek(512)):
                     return at
-            elif self._sound(Frame(self.raw, at), at):
+            elif _PLAIN_START.match(self.raw.peek(at, 32)) and self._sound(Frame(self.raw, at), at):
                 return at
         end = offset
         while view := self.raw.at(end):

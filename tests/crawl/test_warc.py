@@ -283,3 +283,13 @@ def test_every_odd_file_is_covered(shared_data: Path) -> None:
     for path in sorted((shared_data / "warc").rglob("*")):
         if path.is_file():
             events(path.read_bytes())
+
+
+def test_a_page_full_of_quoted_headers_costs_no_more_than_others() -> None:
+    quoted = (record(http(page(0)), "http://quoted.test/")[:-4] + b"x\n") * 20_000
+    records = ten()
+    records[4] = record(http(b"<pre>\n" + quoted), URLS[4], length=-30)
+    before = time.process_time()
+    found = events(gzip.compress(b"".join(records[:5])) + members(records[5:]))
+    assert time.process_time() - before < 10
+    assert documents(found) == without(4)
