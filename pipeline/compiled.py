@@ -1,11 +1,14 @@
-"""`njit`: numba with a compile cache that can always be written, so that only the first process of a node compiles.
+"""`njit`: numba with a compile cache that is always writable and never stale, so that a node compiles once per version.
 
-numba caches beside the source, else in the user's cache folder. An executor may have neither (a read-only environment,
-no home, the project inside a zip); then the cache lies in a folder of this user under the system's temporary one.
+numba's own cache lies beside each source file and looks at that file alone, though a compiled kernel holds its callees
+of other files too: a cache outlives them. So here the cache's folder is named after the sources of all kernels. It lies
+in NUMBA_CACHE_DIR, or in the package's `__pycache__`, or, where that cannot be written (a read-only environment, the
+project inside a zip), in a folder of this user under the system's temporary one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -17,20 +20,40 @@ from numba.core import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-
-def _writable_cache() -> None:
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        return
-    here = Path(__file__).parent
-    if here.is_dir() and os.access(here, os.W_OK):
-        return
-    folder = Path(tempfile.gettempdir()) / f"gristmill-numba-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
-    setattr(config, "CACHE_DIR", str(folder))  # noqa: B010 - the module has no types
+_HERE = Path(__file__).parent
 
 
-_writable_cache()
+def cache_folder() -> Path:
+    """Where kernels of this version are kept; made if it is not there."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    beside = _HERE / "__pycache__"
+    ours = Path(tempfile.gettempdir()) / f"gristmill-{os.getuid()}"
+    for base in [Path(given)] if given else [beside, ours]:
+        folder = base / f"numba-{_version()}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:  # read-only, or no folder at all: next
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="gristmill-numba-"))
+
+
+def _version() -> str:
+    digest = hashlib.sha256()
+    if _HERE.is_dir():
+        for path in sorted(_HERE.rglob("*.py")):
+            source = path.read_bytes()
+            if b"njit" in source or path.name == "text_tables.py":
+                digest.update(path.relative_to(_HERE).as_posix().encode() + b"\0" + source)
+    else:
+        archive = next(parent for parent in _HERE.parents if parent.exists())
+        stat = archive.stat()
+        digest.update(f"{archive}:{stat.st_size}:{stat.st_mtime_ns}".encode())
+    return digest.hexdigest()[:12]
+
+
+setattr(config, "CACHE_DIR", str(cache_folder()))  # noqa: B010 - the module declares no names
 
 
 def njit(function: Function) -> Function:

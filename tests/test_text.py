@@ -85,7 +85,9 @@ def test_words_are_the_text_without_white_space(text: str) -> None:
     assert units.line_count(lk.N_LINES) == len(text.splitlines())
 
 
-@pytest.mark.parametrize("text", ["x" * 5_000_000, "(" * 1_000_000, "a.b@" * 500_000, "天" * 2_000_000, "a:// " * 500_000])
+@pytest.mark.parametrize(
+    "text", ["x" * 5_000_000, "(" * 1_000_000, "a.b@" * 500_000, "天" * 2_000_000, "a:// " * 500_000]
+)
 def test_time_is_linear(text: str) -> None:
     measure("warm")
     begin = time.process_time()

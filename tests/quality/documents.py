@@ -1,4 +1,4 @@
-"""Documents that grow one step at a time, one kind per rule: at some step the rule, and only what it asks, tips over."""
+"""Documents that grow one step at a time, one kind per rule: at some step what the rule asks tips over."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ from tests.quality.documents import GROWING
 
 #: Rules that no preset uses, with the bound of their reference: mC4's paragraphs.
 EXTRA = {"c4_long_lines": Range(min=3)}
-BOUNDS = {name: r for preset in ("gopher", "fineweb", "c4", "refinedweb") for name, r in load(preset).quality.rules.items()}
+BOUNDS = {
+    name: r for preset in ("gopher", "fineweb", "c4", "refinedweb") for name, r in load(preset).quality.rules.items()
+}
 BOUNDS |= EXTRA
 SCORED = "quality_score"  # its own tests
 LENGTH_2_BOUNDS = ("refinedweb_words", "refinedweb_mean_word_length")

@@ -154,5 +154,5 @@ def test_presets_say_the_values_of_the_rules_document() -> None:
     bounds = json.loads(json.dumps({k: (v.min, v.max) for k, v in rules.items()}))
     assert bounds["gopher_rep_dup_10_gram_char_frac"] == [None, 0.1]
     assert bounds["fineweb_char_dup_ratio"] == [None, 0.01]
-    assert list(rules)[0] == "gopher_rep_dup_para_frac"
+    assert next(iter(rules)) == "gopher_rep_dup_para_frac"
     assert load("c4").edit.c4 == C4Lines(min_words=5, count_after_citations=True, end_marks='.?!"')
