@@ -7,13 +7,16 @@ leave, best documents first, and does not depend on partitions, order or schedul
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipeline.dedup.documents import key_bytes, prepare
+from pipeline.dedup.candidates import Bounds, bounds
+from pipeline.dedup.documents import key_bytes, prepare, with_first_copy
+from pipeline.dedup.one_task import MAX_DOCUMENTS, in_one_task
 from pipeline.dedup.rounds import Rounds
 from pipeline.dedup.verify import ReadTexts
 from pipeline.errors import GristmillError
@@ -30,7 +33,7 @@ class DuplicatesResult:
     """`duplicates`: columns of datasets.DUPLICATES, one row per removed document. Release it once that is written.
 
     `counts`: documents, distinct_texts, candidate_pairs, verified_pairs, uncompared, rounds, near_removed (distinct
-    texts), similarities (percent, rounded down, to pairs verified).
+    texts), similarities (percent, rounded down, to the pairs verified at it).
     """
 
     duplicates: DataFrame
@@ -43,24 +46,39 @@ class DuplicatesResult:
 
 
 def find_duplicates(
-    spark: SparkSession, documents: DataFrame, settings: Dedup, read_texts: ReadTexts
+    spark: SparkSession,
+    documents: DataFrame,
+    settings: Dedup,
+    read_texts: ReadTexts,
+    *,
+    one_task: int = MAX_DOCUMENTS,
+    limits: Bounds | None = None,
 ) -> DuplicatesResult:
     """Removed duplicates among `documents` (documents.COLUMNS and the priority columns; ids are unique).
 
-    Raises GristmillError for an absent or empty column, signatures of another recipe, or texts that cannot be read.
+    Up to `one_task` documents one Spark task does it all, with the same result. Raises GristmillError for an absent or
+    empty column, signatures of another recipe, or texts that cannot be read.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
     with one_line():
         prepared = prepare(documents, settings).persist(StorageLevel.DISK_ONLY)
-        row = prepared.agg(F.count("*"), F.count_if(F.col("key") == F.col("first"))).head()
+        limits = limits or bounds(settings)
+        if prepared.count() <= one_task:
+            whole = in_one_task(prepared, settings, read_texts, limits).persist(StorageLevel.DISK_ONLY)
+            told = whole.where("counts is not null").select("counts").head()
+            assert told is not None
+            counts = json.loads(told[0])
+            counts["similarities"] = {int(percent): n for percent, n in counts["similarities"].items()}
+            return DuplicatesResult(whole.where("counts is null").drop("counts"), counts, [prepared, whole])
+        copies = with_first_copy(prepared).persist(StorageLevel.DISK_ONLY)
+        row = copies.agg(F.count("*"), F.count_if(F.col("key") == F.col("first"))).head()
         assert row is not None
-        counts: dict[str, Any] = {"documents": row[0], "distinct_texts": row[1]}
-        settled = Rounds.of(prepared.where("key = first"), settings, read_texts).settle()
-        counts |= settled.counts
-        duplicates = _duplicates(prepared, settled.removed, settings)
-    return DuplicatesResult(duplicates, counts, [prepared, *settled.held])
+        settled = Rounds(copies.where("key = first"), settings, read_texts, limits).settle()
+        counts = {"documents": row[0], "distinct_texts": row[1], **settled.counts}
+        duplicates = _duplicates(copies, settled.removed, settings)
+    return DuplicatesResult(duplicates, counts, [prepared, copies, *settled.held])
 
 
 def _duplicates(prepared: DataFrame, removed: DataFrame, settings: Dedup) -> DataFrame:

@@ -167,7 +167,14 @@ class _State:
         carried = len(self.keys)
         ids = np.empty(limits.max_leaders, np.int64)
         ids[:carried] = np.arange(carried)
-        found_rows, found_leaders, absorbed, full, n_leaders = _meet(
+        room = len(rows.keys) * MAX_PAIRS
+        found_rows, found_leaders, absorbed = (
+            np.empty(room, np.int64),
+            np.empty(room, np.int64),
+            np.empty(room, np.bool_),
+        )
+        full = np.zeros(len(rows.keys), np.bool_)
+        found, n_leaders = meet(
             rows.buckets,
             rows.sketches,
             rows.hashes,
@@ -180,13 +187,19 @@ class _State:
             np.int64(self.bucket),
             limits.pair,
             limits.absorb,
+            found_rows,
+            found_leaders,
+            absorbed,
+            full,
         )
+        found_rows, found_leaders, absorbed = found_rows[:found], found_leaders[:found], absorbed[:found]
         keys = self.keys + rows.keys
         out_keys = [rows.keys[i] for i in found_rows.tolist()]
         out_leaders: list[bytes | None] = [keys[i] for i in found_leaders.tolist()]
         left = np.flatnonzero(full)
         if len(left):
-            smaller = _split(rows.buckets[left], rows.sketches[left], split, _SPLIT_ROWS)
+            smaller = np.empty(len(left), np.int64)
+            split_buckets(rows.buckets[left], rows.sketches[left], split, smaller)
             out_keys += [rows.keys[i] for i in left.tolist()]
             out_leaders += [None] * len(left)
             out_buckets = pa.array([None] * len(found_rows) + smaller.tolist(), pa.int64())
@@ -202,7 +215,7 @@ class _State:
 
 
 @njit
-def _meet(
+def meet(
     buckets: Integers,
     sketches: Sketches,
     hashes: Integers,
@@ -215,15 +228,18 @@ def _meet(
     bucket: np.int64,
     pair: int,
     absorb: int,
-) -> tuple[Integers, Integers, npt.NDArray[np.bool_], npt.NDArray[np.bool_], int]:
-    """Walk sorted rows past the leaders. Leader arrays hold, and afterwards again hold, the open bucket's leaders;
-    `ids` numbers them: carried ones first, then row i of this batch as carried + i."""
+    rows: Integers,
+    leaders: Integers,
+    absorbed: npt.NDArray[np.bool_],
+    full: npt.NDArray[np.bool_],
+) -> tuple[int, int]:
+    """Walk sorted rows past the leaders; (pairs found, leaders of the bucket left open).
+
+    Leader arrays hold, and afterwards again hold, the open bucket's leaders; `ids` numbers them: carried ones first,
+    then row i of this batch as carried + i. The last four arrays are the results.
+    """
     n, width = sketches.shape
     carried = n_leaders
-    rows = np.empty(n * MAX_PAIRS, np.int64)
-    leaders = np.empty(n * MAX_PAIRS, np.int64)
-    absorbed = np.empty(n * MAX_PAIRS, np.bool_)
-    full = np.zeros(n, np.bool_)
     found = 0
     for i in range(n):
         if buckets[i] != bucket:
@@ -261,21 +277,19 @@ def _meet(
         for k in range(width):
             leader_sketches[n_leaders, k] = sketches[i, k]
         n_leaders += 1
-    return rows[:found], leaders[:found], absorbed[:found], full, n_leaders
+    return found, n_leaders
 
 
 @njit
-def _split(buckets: Integers, sketches: Sketches, split: int, n_rows: int) -> Integers:
+def split_buckets(buckets: Integers, sketches: Sketches, split: int, smaller: Integers) -> None:
     """A smaller bucket for each row: its bucket and a few more rows of its signature, others at each split."""
-    smaller = np.empty(len(buckets), np.int64)
     width = sketches.shape[1]
     for i in range(len(buckets)):
         h = np.uint64(buckets[i]) ^ (np.uint64(split + 1) * np.uint64(0x9E3779B97F4A7C15))
         drawn = h
-        for _ in range(n_rows):
+        for _ in range(_SPLIT_ROWS):
             drawn = drawn * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             at = int((drawn >> np.uint64(33)) % np.uint64(width))
             h = (h ^ np.uint64(sketches[i, at])) * np.uint64(0xFF51AFD7ED558CCD)
             h ^= h >> np.uint64(32)
         smaller[i] = np.int64(h)
-    return smaller

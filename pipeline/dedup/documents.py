@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Columns that `find_duplicates` needs besides the recipe's priority columns.
 COLUMNS = ("record_id", "lang", "exact_hash", "signature", "part", "row")
 
-_PREPARED = pa.schema(
+PREPARED = pa.schema(
     [
         ("key", pa.binary()),
         ("exact", pa.string()),  # equal for exact copies that may meet
@@ -48,18 +48,22 @@ def key_bytes(settings: Dedup) -> int:
 
 
 def prepare(documents: DataFrame, settings: Dedup) -> DataFrame:
-    """One row per document, with `first` = the key of the best document of the same text (itself if it is that)."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
-
+    """One row per document: key, exact, exact_hash, buckets, sketch, part, row."""
     needed = [*COLUMNS, *(c for c in settings.priority if c not in COLUMNS)]
     missing = [c for c in needed if c not in documents.columns]
     if missing:
         raise GristmillError(f"dedup: the documents have no column {', '.join(missing)}; they have {documents.columns}")
-    rows = documents.select(*needed).mapInArrow(partial(_prepare_batches, settings), _PREPARED_DDL)
+    return documents.select(*needed).mapInArrow(partial(_prepare_batches, settings), _PREPARED_DDL)
+
+
+def with_first_copy(prepared: DataFrame) -> DataFrame:
+    """`prepared` with `first` = the key of the best document of the same text (itself where it is that one)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
     same_text = Window.partitionBy("exact").orderBy("key")
     upto_here = same_text.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return rows.withColumn("first", F.first("key").over(upto_here)).drop("exact")
+    return prepared.withColumn("first", F.first("key").over(upto_here)).drop("exact")
 
 
 def _prepare_batches(settings: Dedup, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,7 +97,7 @@ def _prepare_batch(settings: Dedup, batch: pa.RecordBatch) -> pa.RecordBatch:
         batch.column("part").cast(pa.string()),
         batch.column("row").cast(pa.int64()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=_PREPARED)
+    return pa.RecordBatch.from_arrays(columns, schema=PREPARED)
 
 
 def _priority_bytes(columns: Sequence[pa.Array]) -> list[bytes]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipeline.dedup.candidates import SPLITS, Bounds, bounds, explode, merge, pairs
+from pipeline.dedup.candidates import SPLITS, Bounds, explode, merge, pairs
 from pipeline.dedup.components import ONE_TASK, components
 from pipeline.dedup.survivors import decide
 from pipeline.dedup.verify import ReadTexts, with_shingles
@@ -44,10 +44,6 @@ class Rounds:
     limits: Bounds
     one_task: int = ONE_TASK  # pairs whose components one task joins
     held: list[DataFrame] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, distinct: DataFrame, settings: Dedup, read_texts: ReadTexts) -> Rounds:
-        return cls(distinct, settings, read_texts, bounds(settings))
 
     def settle(self) -> Settled:
         """Near-duplicates among the distinct texts."""

@@ -36,7 +36,9 @@ def parameters(permutations: int, seed: int) -> tuple[Hashes, Hashes]:
 def minhash(hashes: Hashes, permutations: int, seed: int) -> Hashes:
     """uint32[permutations] of a non-empty set of shingle hashes."""
     a, b = parameters(permutations, seed)
-    return _minima(hashes, a, b)
+    minima = np.empty(permutations, np.uint32)
+    _minima(hashes, a, b, np.empty(len(hashes), np.uint32), minima)
+    return minima
 
 
 def signature(hashes: Hashes, settings: Dedup) -> Hashes:
@@ -49,7 +51,9 @@ def signature(hashes: Hashes, settings: Dedup) -> Hashes:
     minima = minhash(hashes, settings.permutations, settings.seed)
     if settings.permutations <= STORED:
         return minima
-    return np.concatenate([minima[:_HEAD], _band_hashes(minima, settings.bands, settings.rows).astype(np.uint32)])
+    bands = np.empty((1, settings.bands), np.uint64)
+    _band_hashes(minima.reshape(1, -1), settings.rows, bands)
+    return np.concatenate([minima[:_HEAD], bands[0].astype(np.uint32)])
 
 
 def stored_length(settings: Dedup) -> int:
@@ -89,10 +93,12 @@ def buckets(signatures: Hashes, settings: Dedup, salts: Longs) -> npt.NDArray[np
 
     `salts` (one per document) keep apart what must not meet, for example languages.
     """
+    bands = np.empty((len(signatures), settings.bands), np.uint64)
     if settings.permutations > STORED:
-        bands = _salt_stored(np.ascontiguousarray(signatures[:, _HEAD:]), salts)
+        bands[:] = signatures[:, _HEAD:]
     else:
-        bands = _salt_bands(signatures, settings.bands, settings.rows, salts)
+        _band_hashes(signatures, settings.rows, bands)
+    _salt(bands, salts)
     return bands.view(np.int64)
 
 
@@ -102,8 +108,8 @@ def sketches(signatures: Hashes, settings: Dedup) -> npt.NDArray[np.uint8]:
 
 
 @njit
-def _minima(hashes: Hashes, a: Hashes, b: Hashes) -> Hashes:
-    mixed = np.empty(len(hashes), np.uint32)
+def _minima(hashes: Hashes, a: Hashes, b: Hashes, mixed: Hashes, minima: Hashes) -> None:
+    """`mixed` is room for one number per hash; the inner loop is what the processor does eight at a time."""
     for i in range(len(hashes)):
         h = np.uint32(hashes[i])
         h = np.uint32(h ^ (h >> np.uint32(16)))
@@ -111,7 +117,6 @@ def _minima(hashes: Hashes, a: Hashes, b: Hashes) -> Hashes:
         h = np.uint32(h ^ (h >> np.uint32(13)))
         h = np.uint32(h * np.uint32(0xC2B2AE35))
         mixed[i] = np.uint32(h ^ (h >> np.uint32(16)))
-    minima = np.empty(len(a), np.uint32)
     for k in range(len(a)):
         factor = a[k]
         offset = b[k]
@@ -119,40 +124,28 @@ def _minima(hashes: Hashes, a: Hashes, b: Hashes) -> Hashes:
         for i in range(len(mixed)):
             low = min(low, np.uint32(mixed[i] * factor + offset))
         minima[k] = low
-    return minima
 
 
 @njit
-def _fold(h: np.uint64, value: np.unsignedinteger) -> np.uint64:
-    h = (h ^ np.uint64(value)) * np.uint64(0xFF51AFD7ED558CCD)
+def _fold(h: np.uint64, value: np.uint64) -> np.uint64:
+    h = (h ^ value) * np.uint64(0xFF51AFD7ED558CCD)
     return h ^ (h >> np.uint64(32))
 
 
 @njit
-def _band_hashes(minima: Hashes, bands: int, rows: int) -> Longs:
-    out = np.empty(bands, np.uint64)
-    for band in range(bands):
-        h = _fold(np.uint64(0x9E3779B97F4A7C15), np.uint64(band))
-        for row in range(rows):
-            h = _fold(h, minima[band * rows + row])
-        out[band] = h
-    return out
-
-
-@njit
-def _salt_bands(signatures: Hashes, bands: int, rows: int, salts: Longs) -> Longs:
-    out = np.empty((len(signatures), bands), np.uint64)
+def _band_hashes(signatures: Hashes, rows: int, bands: Longs) -> None:
+    """64-bit hash of each band's rows, the same in every band: `_salt` tells bands apart."""
     for i in range(len(signatures)):
-        hashes = _band_hashes(signatures[i], bands, rows)
-        for band in range(bands):
-            out[i, band] = _fold(hashes[band], salts[i])
-    return out
+        for band in range(bands.shape[1]):
+            h = np.uint64(0x9E3779B97F4A7C15)
+            for row in range(band * rows, band * rows + rows):
+                h = _fold(h, np.uint64(signatures[i, row]))
+            bands[i, band] = h
 
 
 @njit
-def _salt_stored(stored: Hashes, salts: Longs) -> Longs:
-    out = np.empty((len(stored), stored.shape[1]), np.uint64)
-    for i in range(len(stored)):
-        for band in range(stored.shape[1]):
-            out[i, band] = _fold(_fold(np.uint64(band + 1), stored[i, band]), salts[i])
-    return out
+def _salt(bands: Longs, salts: Longs) -> None:
+    """In place: a bucket is of one band and one salt."""
+    for i in range(len(bands)):
+        for band in range(bands.shape[1]):
+            bands[i, band] = _fold(_fold(bands[i, band], np.uint64(band)), salts[i])

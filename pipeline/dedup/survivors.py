@@ -7,22 +7,18 @@ document is compared with kept ones only, and no further once it is dropped.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from functools import partial
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from pipeline.dedup.store import ShingleStore
 from pipeline.dedup.verify import jaccard
-from pipeline.shingles import Hashes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-#: Shingles of kept documents that a task holds in memory; more go to a temporary file.
-MEMORY_BYTES = 256 << 20
 
 _DECIDED = pa.schema(
     [
@@ -44,7 +40,7 @@ def decide(shingled: DataFrame, threshold: float) -> DataFrame:
 
 def _decide(threshold: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     component: bytes | None = None
-    with _Kept() as kept:
+    with ShingleStore() as kept:
         for batch in batches:
             out: list[tuple[bytes, bool | None, bytes | None, float | None, list[float]]] = []
             columns = [batch.column(name).to_pylist() for name in ("key", "component", "leaders", "absorbed", "hashes")]
@@ -74,50 +70,3 @@ def _decide(threshold: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
                     ],
                     schema=_DECIDED,
                 )
-
-
-class _Kept:
-    """Shingles of a component's kept documents by key: in memory up to a bound, beyond it in a temporary file."""
-
-    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._memory_bytes = memory_bytes
-        self._held = 0
-        self._arrays: dict[bytes, Hashes] = {}
-        self._places: dict[bytes, tuple[int, int]] = {}
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> _Kept:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file:
-            self._file.close()
-
-    def clear(self) -> None:
-        self._held = 0
-        self._arrays.clear()
-        if self._file:
-            self._places.clear()
-            self._file.seek(0)
-            self._file.truncate()
-
-    def add(self, key: bytes, hashes: Hashes) -> None:
-        if self._held + hashes.nbytes <= self._memory_bytes:
-            self._held += hashes.nbytes
-            self._arrays[key] = hashes.copy()  # a view would hold its whole batch
-            return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="gristmill-kept-")  # noqa: SIM115 - closed by __exit__
-        at = self._file.seek(0, 2)
-        self._file.write(hashes.tobytes())
-        self._places[key] = (at, hashes.nbytes)
-
-    def get(self, key: bytes) -> Hashes | None:
-        array = self._arrays.get(key)
-        if array is not None:
-            return array
-        place = self._places.get(key)
-        if place is None or self._file is None:
-            return None
-        self._file.seek(place[0])
-        return np.frombuffer(self._file.read(place[1]), np.uint32)

@@ -52,7 +52,7 @@ def _read(settings: Dedup, read_texts: ReadTexts, batches: Iterator[pa.RecordBat
         for i, text in enumerate(texts):
             if i >= len(rows):
                 raise GristmillError(f"dedup: {part} gave more texts than the {len(rows)} asked for")
-            waiting.append(_comparable(text, settings, rows[i]["exact_hash"], f"{part} row {rows[i]['row']}"))
+            waiting.append(comparable(text, settings, rows[i]["exact_hash"], f"{part} row {rows[i]['row']}"))
             size += len(waiting[-1])
             if size >= _BATCH_BYTES:
                 yield _batch(rows[done : i + 1], waiting)
@@ -90,7 +90,7 @@ def _batch(rows: list[dict[str, Any]], hashes: list[bytes]) -> pa.RecordBatch:
     )
 
 
-def _comparable(text: str, settings: Dedup, exact_hash: object, where: str) -> bytes:
+def comparable(text: str, settings: Dedup, exact_hash: object, where: str) -> bytes:
     """The shingle hashes as bytes. One lone shingle stands as its 128-bit hash: only the same shingle equals it."""
     shingles = shingle(text, settings)
     if shingles.exact_hash != exact_hash:

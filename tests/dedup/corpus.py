@@ -71,13 +71,18 @@ class Found:
 
 
 def dedup(
-    spark: SparkSession, documents: Documents, settings: Dedup, partitions: int = 2, shuffle: int | None = None
+    spark: SparkSession,
+    documents: Documents,
+    settings: Dedup,
+    partitions: int = 2,
+    shuffle: int | None = None,
+    **options: Any,
 ) -> Found:
     rows = documents.rows(settings)
     if shuffle is not None:
         random.Random(shuffle).shuffle(rows)
     frame = spark.createDataFrame(rows, SCHEMA).repartition(partitions)
-    result: DuplicatesResult = find_duplicates(spark, frame, settings, documents.reader())
+    result: DuplicatesResult = find_duplicates(spark, frame, settings, documents.reader(), **options)
     removed = [row.asDict() for row in result.duplicates.collect()]
     result.release()
     found = {row["record_id"]: row for row in removed}
