@@ -168,5 +168,5 @@ class TestClassifier:
         wrong.write_bytes(b"not a model")
         with pytest.raises(UsageError, match="no fastText model"):
             load_scorer(Quality(score_model=str(wrong)))
-        with pytest.raises(UsageError, match="no label '__label__eng' .nearest: __label__en"):
+        with pytest.raises(UsageError, match=r"no label '__label__eng' \(nearest: __label__en"):
             load_scorer(Quality(score_model=self.MODEL, score_label="__label__eng"))
