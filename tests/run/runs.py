@@ -23,8 +23,9 @@ def curate(inputs: Sequence[Path | str], out: Path | str, *extra: str, recipe: s
 
 
 def table(run: Path, dataset: str, columns: list[str] | None = None) -> pa.Table:
-    """A dataset as any Parquet reader sees it: every file in the folder."""
-    return ds.dataset(str(run / dataset), format="parquet").to_table(columns=columns)
+    """A dataset as any Parquet reader sees it: every Parquet file in the folder."""
+    files = sorted(map(str, (run / dataset).glob("*.parquet")))
+    return ds.dataset(files, format="parquet").to_table(columns=columns)
 
 
 def rows(run: Path, dataset: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
