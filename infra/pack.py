@@ -1,14 +1,14 @@
 """Packs the project and the packages that it needs into one archive for `spark-submit --archives`.
 
 What is packed is what lies in .venv, so what was tested is what runs. Nodes need only the same Python minor version:
-Spark itself, Java and the tests' tools stay out.
+Spark itself, Java and the tests' tools stay out. A zip, because Spark unpacks it by itself; for a tar it calls `tar`.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-import tarfile
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
@@ -19,17 +19,19 @@ NOT_PACKED = {"..", "__pycache__", "tests"}  #: folders; `..` is where commands 
 
 
 def main(argv: list[str]) -> int:
-    target = Path(argv[0]) if argv else PROJECT / "build" / "gristmill-env.tar.gz"
+    target = Path(argv[0]) if argv else PROJECT / "build" / "gristmill-env.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.name}.part")
-    with tarfile.open(scratch, "w:gz", compresslevel=1) as archive:
+    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name in OURS:
-            archive.add(PROJECT / name, name, filter=_no_caches)
+            for path in sorted((PROJECT / name).rglob("*")):
+                if "__pycache__" not in path.parts and path.is_file():
+                    archive.write(path, path.relative_to(PROJECT))
         for distribution in needed("gristmill"):
             for file in distribution.files or ():
                 path = Path(str(file.locate()))
                 if not NOT_PACKED.intersection(file.parts) and path.is_file():
-                    archive.add(path, str(file), recursive=False)
+                    archive.write(path, str(file))
     scratch.replace(target)
     print(
         f"{target}: {target.stat().st_size / 1e6:.0f} MB, for Python {sys.version_info.major}.{sys.version_info.minor}"
@@ -57,10 +59,6 @@ def needed(root: str) -> list[metadata.Distribution]:
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _no_caches(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if entry.name.endswith("__pycache__") else entry
 
 
 if __name__ == "__main__":

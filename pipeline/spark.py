@@ -104,5 +104,7 @@ def _settle(spark: SparkSession) -> SparkSession:
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    """What Java said, without Py4J's opening line."""
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
+    telling = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (telling or lines or [type(error).__name__])[0]
