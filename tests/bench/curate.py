@@ -191,14 +191,21 @@ def responses(pages: Path, copy: int, limit: int | None) -> Iterator[bytes]:
     seen = 0
     for path in sorted(pages.glob("*.warc.gz")):
         with path.open("rb") as stream:
-            for record in ArchiveIterator(stream, record_types=WarcRecordType.response, parse_http=False):
-                if seen == limit:
-                    return
+            records = ArchiveIterator(stream, record_types=WarcRecordType.response, parse_http=False)
+            while seen != limit:
+                try:
+                    record = next(records, None)
+                    if record is None:
+                        break
+                    block = record.reader.read()
+                except OSError as error:  # the made-up segment is damaged on purpose
+                    print(f"{path.name}: the rest is left out ({error})")
+                    break
                 seen += 1
                 headers = {str(name): str(value) for name, value in record.headers.items()}
-                uri = headers["WARC-Target-URI"]
-                headers["WARC-Target-URI"] = uri if copy == 0 else f"{uri}{'&' if '?' in uri else '?'}copy={copy}"
-                block = record.reader.read()
+                uri = headers.get("WARC-Target-URI", "")
+                if copy:
+                    headers["WARC-Target-URI"] = f"{uri}{'&' if '?' in uri else '?'}copy={copy}"
                 headers["Content-Length"] = str(len(block))
                 head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
                 yield b"WARC/1.0\r\n" + head.encode("utf-8", "surrogateescape") + b"\r\n" + block + b"\r\n\r\n"
