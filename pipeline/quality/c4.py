@@ -14,11 +14,16 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pipeline import line_kernels as lk
 from pipeline import text_kernels as tk
+from pipeline.compiled import njit
 from pipeline.quality.word_lists import bad_words
 from pipeline.recipe import C4Lines
-from pipeline.text import Units
+from pipeline.text import Units, code_points
+from pipeline.text_kernels import flag, lookup, string_hash
+from pipeline.text_tables import WORD_CHAR, character_flags
 
 CITATION = re.compile(r"\[\d*]|\[edit]|\[citation needed]")
 POLICY = (
@@ -29,7 +34,6 @@ POLICY = (
     "use of cookies",
     "use cookies",
 )
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,40 +84,54 @@ def clean(text: str, settings: C4Lines) -> Lines:
     return Lines(kept, lorem, curly)
 
 
-def lorem_ipsum(text: str) -> int:
-    """Lines that hold "lorem ipsum", where no line rules are in force."""
-    return sum("lorem ipsum" in line for line in text.lower().splitlines()) if "orem " in text else 0
-
-
-def curly_bracket(text: str) -> int:
-    """Lines that hold "{", where no line rules are in force."""
-    return sum("{" in line for line in text.splitlines()) if "{" in text else 0
-
-
-def count_bad_words(text: str, lang: str) -> int | None:
-    """Distinct bad words of `lang` in the text, any case; null without a list."""
+def count_bad_words(lowered: str, lang: str) -> int | None:
+    """Distinct bad words of `lang` in the text, which is in lower case; null without a list."""
     listed = bad_words(lang)
     if listed is None:
         return None
-    lowered = text.lower()
-    found = {word for word in listed.anywhere if word in lowered}
-    for first in listed.first.keys() & set(_WORD.findall(lowered)):
-        found.update(listed.first[first].findall(lowered))
-    return len(found)
+    found = sum(word in lowered for word in listed.anywhere)
+    begun = np.zeros(len(listed.entries), np.uint8)
+    _find_runs(code_points(lowered), character_flags(), listed.keys, listed.ids, begun)
+    for i in np.flatnonzero(begun):
+        for word, pattern in listed.entries[i]:
+            found += pattern is None or (word in lowered and pattern.search(lowered) is not None)
+    return found
 
 
 def signals(text: str, edited: Units, lang: str, settings: C4Lines | None) -> dict[str, Any]:
-    marked = "{" in text or "lorem ipsum" in text.lower()
-    if settings is not None and marked:
+    """`settings`: the line rules that made `edited` of `text`, if any did; page rules ask lines in their order."""
+    lowered = edited.text.lower()
+    lorem = curly = 0
+    if settings is None:
+        lorem, curly = _lines_with("lorem ipsum", lowered), _lines_with("{", edited.text)
+    elif "{" in text or "lorem ipsum" in (lowered if edited.text == text else text.lower()):
         lines = clean(text, settings)
         lorem, curly = lines.lorem_ipsum, lines.curly_bracket
-    else:
-        lorem, curly = lorem_ipsum(edited.text), curly_bracket(edited.text)
     return {
         "c4_page_chars": len(text),
         "c4_lorem_ipsum": lorem,
         "c4_curly_bracket": curly,
         "c4_sentences": edited.count(tk.N_SENTENCES),
         "c4_long_lines": edited.feed_count(lk.LONG_LINES),
-        "c4_bad_words": count_bad_words(edited.text, lang),
+        "c4_bad_words": count_bad_words(lowered, lang),
     }
+
+
+def _lines_with(phrase: str, text: str) -> int:
+    return sum(phrase in line for line in text.splitlines()) if phrase in text else 0
+
+
+@njit
+def _find_runs(codes: Any, table: Any, keys: Any, ids: Any, begun: Any) -> None:
+    """Mark which runs of word characters of the table occur in the text."""
+    n, i = len(codes), 0
+    while i < n:
+        if not flag(codes[i], table) & WORD_CHAR:
+            i += 1
+            continue
+        start = i
+        while i < n and flag(codes[i], table) & WORD_CHAR:
+            i += 1
+        slot = lookup(string_hash(codes, start, i), keys)
+        if slot >= 0:
+            begun[ids[slot]] = 1

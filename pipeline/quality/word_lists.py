@@ -56,9 +56,16 @@ def stop_words(lang: str) -> StopWords | None:
 
 @dataclass(frozen=True)
 class BadWords:
-    """Of one language. `first`: the first \\w run of each entry that begins with one, in lower case."""
+    """Of one language, in lower case. `keys`: a table of the runs of \\w that entries begin with, `ids` by slot.
 
-    first: dict[str, re.Pattern[str]]
+    `entries[id]`: the entries that begin with that run, each with the pattern that finds it between word boundaries,
+    None for the run itself.
+    `anywhere`: entries that are looked for as substrings.
+    """
+
+    keys: Hashes
+    ids: npt.NDArray[np.int64]
+    entries: tuple[tuple[tuple[str, re.Pattern[str] | None], ...], ...]
     anywhere: tuple[str, ...]
 
 
@@ -67,21 +74,17 @@ def bad_words(lang: str) -> BadWords | None:
     words = {w.lower() for w in _load("bad_words").get(_code(lang), ())} - _ALLOWED.get(lang, set())
     if not words:
         return None
-    if lang in ("ja", "th", "zh"):
-        return BadWords({}, tuple(sorted(words)))
-    by_first: dict[str, list[str]] = {}
-    odd = []
+    by_first: dict[str, list[tuple[str, re.Pattern[str] | None]]] = {}
+    anywhere = []
     for word in sorted(words):
         run = re.match(r"\w+", word)
-        if run:
-            by_first.setdefault(run.group(), []).append(word)
+        if run is None or lang in ("ja", "th", "zh"):
+            anywhere.append(word)
         else:
-            odd.append(word)
-    patterns = {
-        first: re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, entries)) + r")(?!\w)")
-        for first, entries in by_first.items()
-    }
-    return BadWords(patterns, tuple(odd))
+            pattern = None if run.group() == word else re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+            by_first.setdefault(run.group(), []).append((word, pattern))
+    keys, ids = hash_table(np.array([word_hash(first) for first in by_first], np.uint64))
+    return BadWords(keys, ids, tuple(map(tuple, by_first.values())), tuple(anywhere))
 
 
 def _code(lang: str) -> str:
