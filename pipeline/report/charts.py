@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pipeline.report.markup import Markup, tag
 from pipeline.report.numbers import compact
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 10, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 10, 10, 34
 
 
 def bar(parts: Sequence[tuple[float, str, str]], title: str) -> Markup:

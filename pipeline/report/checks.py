@@ -40,12 +40,13 @@ def check_all(row: Mapping[str, Any], failed: Collection[str], recipe: Recipe) -
 def _language(row: Mapping[str, Any], failed: Collection[str], recipe: Recipe) -> list[Check]:
     settings = recipe.language
     allowed = ", ".join(settings.allowed) or "any language"
+    score = f"> {numbers.value(settings.min_score)}" if settings.min_score else "any score"
     known = row.get("lang") not in (None, "und")
     checks = []
     for rule, signal, minimum, text in (
         ("too_short_for_lang", "n_letters", float(settings.min_letters), f"≥ {settings.min_letters}"),
         ("other_language", "lang", None, allowed),
-        ("low_score", "lang_score", settings.min_score, f"> {numbers.value(settings.min_score)}"),
+        ("low_score", "lang_score", settings.min_score or None, score),
     ):
         value = row.get(signal)
         outcome = _outcome(rule, failed, value is not None and (known or rule == "too_short_for_lang"))

@@ -123,7 +123,7 @@ def _language_range(summary: Summary, name: str) -> str:
     if name == "too_short_for_lang":
         return f"≥ {settings.min_letters} letters"
     if name == "low_score":
-        return f"score > {numbers.value(settings.min_score)}"
+        return f"score > {numbers.value(settings.min_score)}" if settings.min_score else "any score"
     return numbers.excerpt(", ".join(settings.allowed), 40) or "any language"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline import datasets
 from pipeline.report import clusters, findings, funnel, inputs, lengths, numbers, samples
 from pipeline.report.counting import Breakdown, Lengths
-from pipeline.report.reading import Run, open_finished
+from pipeline.report.reading import Run
 from pipeline.report.survey import KEPT, WORDS, WORDS_KEPT, Survey, take
 from pipeline.signals import RULES_BY_NAME
 
@@ -57,11 +57,6 @@ def summarize(run: Run) -> Summary:
         samples=samples.collect(run, survey),
         findings=findings.find_all(run, survey, inputs_seen, duplicates),
     )
-
-
-def print_summary(uri: str) -> None:
-    """Funnel, lengths, shards and findings of the finished run in the folder `uri`, on standard output."""
-    print(as_text(summarize(open_finished(uri))))
 
 
 def as_text(summary: Summary) -> str:
