@@ -23,6 +23,7 @@ from pipeline.crawl.warc import Gap, Record
 from pipeline.dedup.signature import signature
 from pipeline.errors import Rejected
 from pipeline.extract import extract
+from pipeline.extract.tidy import tidy
 from pipeline.language import Identifier
 from pipeline.quality import signals
 from pipeline.quality.edits import edit
@@ -178,7 +179,7 @@ def _page_to_text(record: Record, row: Row, tools: Tools) -> None:
             raise hit
         stage = "extract"
         if page.is_text:
-            row.update(extractor="none", title=None, text=page.html)
+            row.update(extractor="none", title=None, text=tidy(page.html))
         else:
             extracted = extract(page.html, record.url, recipe.extract)
             row.update(extractor=recipe.extract.engine, title=extracted.title, text=extracted.text)

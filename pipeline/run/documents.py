@@ -14,7 +14,7 @@ import xxhash
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from pipeline.quality import judge
+from pipeline.quality.judge import COLUMNS, judge
 from pipeline.recipe import Recipe
 from pipeline.storage import Part, RowReader, Storage
 
@@ -131,9 +131,9 @@ def judged_tables(
     storage: Storage, path: str, recipe: Recipe, columns: Sequence[str]
 ) -> Iterator[tuple[int, pa.Table]]:
     """(position of the first row, `columns` + kept, stage, reason, failed_rules) per row group of a part."""
-    with RowReader(storage, path, list(dict.fromkeys((*columns, *judge.COLUMNS)))) as reader:
+    with RowReader(storage, path, list(dict.fromkeys((*columns, *COLUMNS)))) as reader:
         for positions, table in reader.read(range(reader.num_rows)):
-            kept, stage, reason, failed = judge.judge(table, recipe)
+            kept, stage, reason, failed = judge(table, recipe)
             judged: dict[str, Any] = {name: table[name] for name in columns}
             judged |= {"kept": kept, "stage": stage, "reason": reason, "failed_rules": failed}
             yield int(positions[0]), pa.table(judged)

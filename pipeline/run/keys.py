@@ -38,7 +38,7 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
 }
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "extract": ("fastwarc", "resiliparse", "trafilatura", "lxml", "brotli", "zstandard"),
+    "extract": ("fastwarc", "resiliparse", "trafilatura", "justext", "lxml", "zlib-ng", "brotli", "zstandard"),
     "measure": ("fasttext-predict", "numpy", "xxhash"),
     "judge": (),
     "dedup": (),

@@ -52,6 +52,11 @@ def duplicates(run: Run) -> bool:
     why = keys.changes("dedup", recipe, manifest.extra["ingredients"]) if manifest else ""
     because = f"{why} changed" if why else "another set of records enters" if manifest else "new"
     say(f"duplicates: {count:,} records to compare: {because}")
+    if not (recipe.dedup.exact or recipe.dedup.near):
+        nothing = run.session.createDataFrame([], _DUPLICATES_SCHEMA)
+        extra = {"settings": settings, "ingredients": keys.ingredients("dedup", recipe), "counts": {"entered": count}}
+        storage.commit("duplicates", key, _write_duplicates(run, nothing, 1), extra)
+        return True
     with watch(run.session, "duplicates", 0):
         passed = documents(run.session, storage, recipe, parts, signatures=True)
         found = find_duplicates(run.session, passed, recipe.dedup, text_reader(storage))

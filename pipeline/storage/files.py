@@ -154,6 +154,8 @@ class Files:
                 if entry.name.startswith(TEMPORARY):
                     with suppress(FileNotFoundError):
                         os.unlink(entry.path)
+            with suppress(OSError):  # it stays where it holds anything
+                os.rmdir(self.path(rel))
 
     def open_input(self, rel: str) -> Any:
         """A seekable pyarrow.NativeFile; close it, or use it in a `with`."""

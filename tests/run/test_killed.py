@@ -41,7 +41,8 @@ def whole(crawl: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _appears(folder: Path, pattern: str, process: subprocess.Popen[bytes], seconds: float = 90) -> None:
     end = time.monotonic() + seconds
     while not list(folder.glob(pattern)):
-        assert time.monotonic() < end and process.poll() is None, f"{pattern} did not appear"
+        assert time.monotonic() < end, f"{pattern} did not appear"
+        assert process.poll() is None, f"the run ended before {pattern} appeared"
         time.sleep(0.01)
 
 

@@ -35,7 +35,8 @@ def file(tmp_path: Path) -> Path:
         (["curate", "{file}", "--out", "{dir}/out", "--set", "language.min_scor=1"], 2, "min_score"),
         (["curate", "{file}", "--out", "{dir}/out", "--set", "dedup.threshold=1.5"], 2, "dedup.threshold"),
         (["curate", "{file}", "--out", "{dir}/out", "--set", "language"], 2, "key=value"),
-        (["curate", "{file}", "--out", "{dir}/out", "--set", "quality.rules.gofer_short_doc.min=3"], 2, "gopher_short_doc"),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", "quality.rules.gofer_short_doc.min=3"], 2,
+         "gopher_short_doc"),
         (["curate", "{file}", "--out", "{dir}/out", "--set", "quality.rules.gopher_short_doc.min=30",
           "--set", "quality.rules.gopher_short_doc.max=3"], 2, "no number is in the range"),
         (["curate", "{file}", "--out", "{dir}/out", "--set", 'language.allowed=["xx"]'], 2, "xx"),
@@ -64,7 +65,7 @@ def test_one_line_and_a_status(
     (tmp_path / "strange" / "thesis.txt").write_text("mine")
     (tmp_path / "zero.warc.gz").touch()
     (tmp_path / "list.paths").touch()
-    before = {path for path in tmp_path.rglob("*")}
+    before = set(tmp_path.rglob("*"))
     assert main([a.format(dir=tmp_path, file=file) for a in arguments]) == status
     said = capsys.readouterr()
     assert "Traceback" not in said.err
@@ -73,7 +74,7 @@ def test_one_line_and_a_status(
     if "usage:" not in said.err:
         assert len(lines) == 1, said.err
     assert (tmp_path / "strange" / "thesis.txt").read_text() == "mine"
-    assert {path for path in tmp_path.rglob("*")} == before
+    assert set(tmp_path.rglob("*")) == before
 
 
 def test_a_run_that_another_process_writes_is_refused(
