@@ -179,7 +179,10 @@ def _page_to_text(record: Record, row: Row, tools: Tools) -> None:
             raise hit
         stage = "extract"
         if page.is_text:
-            row.update(extractor="none", title=None, text=tidy(page.html))
+            text = tidy(page.html)
+            if not text:
+                raise Rejected("extract", "no_text")
+            row.update(extractor="none", title=None, text=text)
         else:
             extracted = extract(page.html, record.url, recipe.extract)
             row.update(extractor=recipe.extract.engine, title=extracted.title, text=extracted.text)
