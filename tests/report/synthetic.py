@@ -197,6 +197,7 @@ def _measure(dice: random.Random, row: Row) -> None:
     signals |= {
         "n_chars": len(text),
         "n_words": words,
+        "n_letters": 5 if language == "und" else 4 * words + 20,
         "gopher_words": words,
         "gopher_stop_words": None if no_list else dice.choices([0, 1, 3, 6], [2, 3, 30, 65])[0],
         "gopher_rep_dup_line_frac": round(dice.betavariate(1.5, 6), 6),
@@ -236,10 +237,11 @@ def judge(row: Row, recipe: Recipe) -> Row:
     failed = []
     if row["lang"] == "und":
         failed.append("too_short_for_lang")
-    elif row["lang"] not in recipe.language.allowed:
-        failed.append("other_language")
-    elif row["lang_score"] <= recipe.language.min_score:
-        failed.append("low_score")
+    else:
+        if row["lang"] not in recipe.language.allowed:
+            failed.append("other_language")
+        if row["lang_score"] <= recipe.language.min_score:
+            failed.append("low_score")
     first = "language" if failed else "quality"
     for name, bounds in recipe.quality.rules.items():
         value = row[RULES_BY_NAME[name].signal]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import main
+from pipeline.storage import Storage
 from tests.report.conftest import Written
 from tests.report.synthetic import write_run
 
@@ -231,3 +232,50 @@ def test_a_damaged_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], damag
     out, err = _lines(capsys, 1, "report", str(tmp_path / "run"))
     assert (out, err.count("\n")) == ("", 1)
     assert "run curate again" in err
+
+
+def test_rules_shows_stored_beside_what_if(plain: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the real judge, whose verdicts on the stored signals are those that the generator worked out by hand."""
+    out, err = _lines(capsys, 0, "rules", str(plain.folder), "--json")
+    assert err == ""
+    same = json.loads(out)
+    assert same["stored"] == same["what_if"]
+    assert same["stored"]["estimated_kept"] == plain.summary.survey.kept
+
+    sole = plain.summary.survey.rules["fineweb_short_line_ratio"].sole
+    assert sole > 0
+    argv = ["rules", str(plain.folder), "--set", "quality.rules.fineweb_short_line_ratio=off"]
+    figures = json.loads(_lines(capsys, 0, *argv, "--json")[0])
+    assert figures["what_if"]["passed_quality"] - figures["stored"]["passed_quality"] == sole
+    out, _ = _lines(capsys, 0, *argv)
+    (line,) = [x for x in out.splitlines() if x.startswith("passed quality")]
+    assert line.split()[-1] == f"+{sole}"
+
+
+def test_rules_refuses_in_one_line(plain: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    for override, message in (
+        ("edit.c4.min_words=9", "run curate with --set edit.c4"),
+        ("quality.rules.c4_sentence=off", "nearest: c4_sentences"),
+        ("qualty.rules.c4_sentences=off", "nearest: quality"),
+    ):
+        out, err = _lines(capsys, 2, "rules", str(plain.folder), "--set", override)
+        assert (out, err.count("\n")) == ("", 1)
+        assert message in err
+
+
+def test_a_run_on_s3_is_looked_at_in_the_same_way(
+    s3_bucket: str, plain: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = Storage(str(plain.folder))
+    remote = Storage(f"{s3_bucket}/run")
+    for path in local.list():
+        remote.put_bytes(path, local.read_bytes(path))
+    for argv in (["dups"], ["export", "--reason", "near"], ["why", plain.truth.records[50]["record_id"]]):
+        there = _lines(capsys, 0, argv[0], f"{s3_bucket}/run", *argv[1:])
+        assert there == _lines(capsys, 0, argv[0], str(plain.folder), *argv[1:])
+    _lines(capsys, 0, "report", str(plain.folder))
+    out, _ = _lines(capsys, 0, "report", f"{s3_bucket}/run")
+    assert out.endswith(f"report: {s3_bucket}/run/report/report.html\n")
+    assert remote.read_bytes("report/report.html") == local.read_bytes("report/report.html")
+    _, err = _lines(capsys, 2, "report", f"{s3_bucket}/nothing")
+    assert "is not a run" in err
