@@ -236,7 +236,11 @@ def _apply(tree: dict[str, Any], overrides: Sequence[str], what: str) -> Recipe:
         _put(tree, key.strip(), _parse_value(value.strip()), item)
     rules = tree.get("quality", {}).get("rules")
     if isinstance(rules, dict):
-        tree["quality"]["rules"] = {k: v for k, v in rules.items() if v not in ("off", False)}
+        off = [name for name, bounds in rules.items() if bounds == "off" or bounds is False]
+        for name in off:
+            if name not in RULES_BY_NAME:
+                raise UsageError(f"{what}: unknown rule {name!r}{nearest(name, RULES_BY_NAME)}")
+            del rules[name]
     try:
         return Recipe.model_validate(tree)
     except ValidationError as error:
