@@ -7,9 +7,9 @@ The peer's environment is described in ../shared/tools/peer_datatrove.py. Each o
 extracted text on its own, with the reference's defaults and without short-circuit; our side uses the same bounds. The
 peer reads every text as English, so ours measures stop words as English too.
 
-Bars: agreement >= 98 % per family; dropped by both / dropped by either >= 0.9 per family and per rule that fires 20 times
-or more. Texts with more than 5 % of letters of scripts written without spaces are set aside: read as English, the peer
-takes a whole clause for one word, we take a letter (pipeline/text.py). They are counted, and the family's figures with
+Bars: agreement >= 98 % per family; dropped by both / dropped by either >= 0.9 per family and per rule that fires 20
+times or more. Texts with more than 5 % of letters of scripts written without spaces are set aside: read as English, the
+peer takes a whole clause for one word, we take a letter (pipeline/text.py). They are counted, and the figures with
 them are printed too. Every disagreement is given a cause; "unexplained" must be empty. Exit status 1 where a bar is
 missed.
 """
