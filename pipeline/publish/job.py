@@ -191,9 +191,17 @@ def _emit(task: _Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
             "date": stored["warc_date"],
             "n_chars": pc.utf8_length(texts),
             "n_words": pa.array(n_words, pa.int64()),
-            "text": pc.if_else(pc.less_equal(pc.binary_length(texts), INLINE_BYTES), texts, None),
+            "text": _inline(texts),
         }
         yield pa.RecordBatch.from_arrays([_flat(columns[f.name]).cast(f.type) for f in _TRAVEL], schema=_TRAVEL)
+
+
+def _inline(texts: pa.Array) -> pa.Array:
+    """The texts with null for the long ones. Made anew: masked out, they would still travel in the array's buffer."""
+    short = pc.less_equal(pc.binary_length(texts), INLINE_BYTES).to_pylist()
+    if all(short):
+        return texts
+    return pa.array([text.as_py() if ok else None for text, ok in zip(texts, short, strict=True)], texts.type)
 
 
 def _write(task: _Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

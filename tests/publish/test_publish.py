@@ -33,7 +33,7 @@ NUMBERS = range(800)
 
 def published(
     spark: Any,
-    folder: Path,
+    folder: Path | str,
     settings: list[str] = SMALL,
     *,
     numbers: Any = NUMBERS,
@@ -146,6 +146,14 @@ def test_equal_documents_make_equal_bytes(
     storage, manifest = published(spark, tmp_path / "other place", **way)
     assert manifest == example[1]
     assert storage.read_bytes("shards/manifest.json") == example[0].read_bytes("shards/manifest.json")
+
+
+def test_object_stores_get_the_same_bytes(spark: Any, example: tuple[Storage, ShardsManifest], s3_bucket: str) -> None:
+    storage, manifest = published(spark, f"{s3_bucket}/run")
+    assert manifest == example[1]
+    assert {path.split("/")[0] for path in storage.list()} == {"records", "shards"}
+    for file in manifest.files[:2]:
+        assert hashlib.sha256(storage.read_bytes(f"shards/{file.path}")).hexdigest() == file.sha256
 
 
 def test_publishing_again_leaves_one_runs_shards(spark: Any, tmp_path: Path) -> None:
