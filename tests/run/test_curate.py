@@ -10,19 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.cli import main
 from pipeline.crawl import sources
 from pipeline.datasets import ERROR, REASONS
 from tests.run import runs
 
 pytestmark = pytest.mark.usefixtures("spark")
-
-
-@pytest.fixture(scope="module")
-def crawl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("crawl")
-    assert main(["sample", str(folder), "--pages", "120"]) == 0
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -12,19 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.cli import main
 from tests.run import runs
 
 
 def command(crawl: Path, out: Path, *extra: str) -> list[str]:
     return [sys.executable, "-m", "jobs.cli", "curate", str(crawl), "--out", str(out), "--recipe", "minimal", *extra]
-
-
-@pytest.fixture(scope="module")
-def crawl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("crawl")
-    assert main(["sample", str(folder), "--pages", "120"]) == 0
-    return folder
 
 
 @pytest.fixture(scope="module")
