@@ -84,9 +84,9 @@ def range_text(minimum: float | None, maximum: float | None) -> str:
     return f"≥ {numbers.value(minimum)}" if minimum is not None else f"≤ {numbers.value(maximum)}"
 
 
-def order(stage: str, reason: str) -> tuple[int, int, str]:
-    """Sort key of (stage, reason) in pipeline order; kept last."""
+def order(stage: str, reason: str, recipe: Recipe) -> tuple[int, int, str]:
+    """Sort key of (stage, reason): pipeline order, within `quality` the recipe's; kept last."""
     if stage not in datasets.STAGES:
         return (len(datasets.STAGES), 0, reason)
-    known = datasets.REASONS[stage]
+    known = list(recipe.quality.rules) if stage == "quality" else list(datasets.REASONS[stage])
     return (datasets.STAGES.index(stage), known.index(reason) if reason in known else len(known), reason)

@@ -118,12 +118,15 @@ def _rules(survey: Survey) -> Iterator[Finding]:
     nowhere = [name for name, counts in quality.items() if counts.entered and not counts.applicable]
     if nowhere:
         yield Finding("alert", f"{len(nowhere)} rules apply to no document at all: {_listing(nowhere)}")
+    silent: dict[str, list[str]] = {}
     for name, counts in quality.items():
         if counts.absent and counts.applicable:
             languages = ", ".join(language for language, _ in counts.absent_languages.most_common(5))
             rate = numbers.share(counts.absent, counts.entered)
-            text = f"rule {name} says nothing about {counts.absent:,} documents ({rate}; {languages})"
-            yield Finding("note", text)
+            silent.setdefault(f"about {counts.absent:,} documents ({rate}; {languages})", []).append(name)
+    for about, names in silent.items():
+        say = f"rule {names[0]} says" if len(names) == 1 else f"{len(names)} rules say"
+        yield Finding("note", f"{say} nothing {about}" + (f": {_listing(names)}" if len(names) > 1 else ""))
 
 
 def _dedup(run: Run, survey: Survey, duplicates: Duplicates) -> Iterator[Finding]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from pipeline import datasets
+from pipeline.recipe import Recipe
 from pipeline.report import numbers
+from pipeline.report.checks import order
 
 KEPT = "kept"
 #: The first stage whose records all have a text, and so characters and words.
@@ -31,7 +34,7 @@ class FunnelRow:
         return self.entered - self.records
 
 
-def funnel(reasons: Mapping[tuple[str, str], Sequence[int]]) -> list[FunnelRow]:
+def funnel(reasons: Mapping[tuple[str, str], Sequence[int]], recipe: Recipe) -> list[FunnelRow]:
     """Rows of every stage in order, each followed by its reasons, then one of `kept`.
 
     `reasons`: (stage, reason) -> [records, characters, words], with ('kept', '') for kept ones.
@@ -44,7 +47,7 @@ def funnel(reasons: Mapping[tuple[str, str], Sequence[int]]) -> list[FunnelRow]:
         measured = index >= FIRST_WITH_TEXT
         taken = sum(counts[0] for counts in here.values())
         rows.append(_row(stage, None, _sum(list(here.values())), entered, everything, measured))
-        for reason in sorted(here, key=lambda r: _order(stage, r)):
+        for reason in sorted(here, key=partial(_order, stage, recipe)):
             rows.append(_row(stage, reason, here[reason], entered, everything, measured))
         entered -= taken
     kept = reasons.get((KEPT, ""), (0, 0, 0))
@@ -61,9 +64,8 @@ def _row(stage: str, reason: str | None, counts: Sequence[int], entered: int, al
     return FunnelRow(stage, reason, counts[0], characters, words, entered, all_)
 
 
-def _order(stage: str, reason: str) -> tuple[int, str]:
-    known = datasets.REASONS[stage]
-    return (known.index(reason) if reason in known else len(known), reason)
+def _order(stage: str, recipe: Recipe, reason: str) -> tuple[int, int, str]:
+    return order(stage, reason, recipe)
 
 
 def as_text(rows: Sequence[FunnelRow], tokens: int | None = None) -> str:

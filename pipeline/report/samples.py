@@ -56,7 +56,7 @@ def collect(run: Run, survey: Survey) -> dict[tuple[str, str], list[SampledRecor
             )
             for record_id, _ in entries
         ]
-    return dict(sorted(result.items(), key=lambda item: order(*item[0])))
+    return dict(sorted(result.items(), key=lambda item: order(item[0][0], item[0][1], run.recipe)))
 
 
 def _duplicates(run: Run, ids: list[str]) -> dict[str, dict[str, Any]]:

@@ -48,7 +48,7 @@ def summarize(run: Run) -> Summary:
     return Summary(
         run=run,
         survey=survey,
-        funnel=funnel.funnel(survey.reasons),
+        funnel=funnel.funnel(survey.reasons, run.recipe),
         lengths=lengths.length_rows(survey, published, unit),
         published=published,
         unit=unit,

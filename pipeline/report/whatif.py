@@ -161,7 +161,9 @@ def as_json(result: WhatIf) -> dict[str, Any]:
     def funnel(counts: Counts) -> dict[str, Any]:
         kept, words = result.estimate(counts)
         rejected: dict[str, dict[str, int]] = {}
-        for (stage, reason), n in sorted(counts.reasons.items(), key=lambda item: order(*item[0])):
+        for (stage, reason), n in sorted(
+            counts.reasons.items(), key=lambda item: order(item[0][0], item[0][1], result.recipe)
+        ):
             if stage != "kept":
                 rejected.setdefault(stage, {})[reason] = n
         return {
@@ -198,9 +200,9 @@ def _funnel_text(result: WhatIf) -> str:
     rows = [["stage", "reason", "stored", "what-if", "change"]]
     before = [sum(n for (s, _), n in c.items() if STAGE_INDEX.get(s, KEPT) < LANGUAGE) for c in (stored, changed)]
     rows.append(["before language", "", *_pair(*before)])
-    keys = sorted({k for k in stored.keys() | changed.keys() if STAGE_INDEX.get(k[0], KEPT) >= LANGUAGE}, key=_order)
+    keys = {k for k in stored.keys() | changed.keys() if STAGE_INDEX.get(k[0], KEPT) >= LANGUAGE}
     last = ""
-    for stage, reason in keys:
+    for stage, reason in sorted(keys, key=lambda key: order(key[0], key[1], result.recipe)):
         if stage != "kept":
             rows.append([stage if stage != last else "", reason, *_pair(*_both(result, (stage, reason)))])
             last = stage
@@ -237,7 +239,3 @@ def _both(result: WhatIf, key: tuple[str, str]) -> tuple[int, int]:
 def _pair(stored: int, changed: int) -> list[str]:
     change = f"{changed - stored:+,}" if changed != stored else "="
     return [numbers.count(stored), numbers.count(changed), change]
-
-
-def _order(key: tuple[str, str]) -> tuple[int, int, str]:
-    return order(*key)

@@ -26,6 +26,9 @@ def test_the_funnel_is_the_rows_on_disk(plain: Written) -> None:
     rows = plain.summary.funnel
     reasons = {(r.stage, r.reason): r.records for r in rows if r.reason is not None}
     assert reasons == dict(expected)
+    assert [r.reason for r in rows if r.stage == "quality" and r.reason] == [
+        name for name in plain.run.recipe.quality.rules if ("quality", name) in expected
+    ]
     stages = [r for r in rows if r.reason is None]
     assert [r.stage for r in stages] == [*datasets.STAGES, "kept"]
     assert sum(r.records for r in stages) == len(truth.records)
