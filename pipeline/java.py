@@ -82,9 +82,9 @@ def _java_version(java: str) -> int:
     return int(found[1]) if found else 0
 
 
-def log_settings() -> Path:
-    """A log4j file for an embedded session. What fails comes back as an exception, so Spark itself need say nothing."""
-    settings = _LOG4J.format(level="warn" if os.environ.get("GRISTMILL_DEBUG") else "fatal")
+def log_settings(level: str) -> Path:
+    """A log4j file that lets through what is of `level` or worse (fatal, error, warn)."""
+    settings = _LOG4J.format(level=level)
     return _cached(f"log4j-{_short_hash(settings)}", {"log4j2.properties": settings}) / "log4j2.properties"
 
 
@@ -123,4 +123,4 @@ def _short_hash(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(java_home())  # for infra/spark-submit
+    print(java_home(), log_settings("error").as_uri(), sep="\n")  # for infra/spark-submit

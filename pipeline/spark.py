@@ -93,7 +93,9 @@ def _start_settings(master: str, submitted: bool) -> dict[str, str]:
     }
     if not submitted:
         settings["spark.driver.memory"] = os.environ.get("GRISTMILL_DRIVER_MEMORY", "2g")
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log_settings().as_uri()}"
+        # What fails comes back as an exception, so an embedded Spark itself need say nothing.
+        log = log_settings("warn" if os.environ.get("GRISTMILL_DEBUG") else "fatal")
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
     return settings
 
 

@@ -51,7 +51,7 @@ def master(state: Path) -> str:
 
 
 def submit(folder: Path, master: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """spark-submit of LOOK in an empty working directory."""
+    """spark-submit of LOOK in an empty working directory; it sends what Python says on stderr to stdout."""
     script = folder / "look.py"
     script.write_text(LOOK)
     empty = folder / "empty"
@@ -96,8 +96,8 @@ def test_executors_without_the_project_are_told_apart(tmp_path: Path, master: st
     """A bare Python on the nodes, nothing shipped: the message says what is missing, before any data is read."""
     done = submit(tmp_path, master, PYSPARK_PYTHON=BARE_PYTHON)
     assert done.returncode == 1
-    assert "PREFLIGHT executor" in done.stderr
-    assert "differs from the driver" in done.stderr
+    assert "PREFLIGHT executor" in done.stdout
+    assert "differs from the driver" in done.stdout
 
 
 def test_a_packed_environment_is_all_that_nodes_need(tmp_path: Path, master: str) -> None:
@@ -122,7 +122,7 @@ def test_a_packed_environment_is_all_that_nodes_need(tmp_path: Path, master: str
 def test_a_missing_python_is_one_line(tmp_path: Path, master: str) -> None:
     done = submit(tmp_path, master, PYSPARK_PYTHON="/nowhere/python3")
     assert done.returncode == 1
-    assert 'PREFLIGHT preflight: Cannot run program "/nowhere/python3"' in done.stderr
+    assert 'PREFLIGHT preflight: Cannot run program "/nowhere/python3"' in done.stdout
 
 
 def test_down_removes_everything(tmp_path: Path) -> None:
