@@ -63,6 +63,7 @@ class Run:
         """From here on, until run.json is written, the folder is not a finished run."""
         if not self._changing:
             self._changing = True
+            self.storage.delete(self.storage.list("report"))  # it tells of the run as it was
             self.storage.put_json("run.json", {**self.old, "status": "unfinished"})
 
     def committed(self, dataset: str) -> Manifest:
