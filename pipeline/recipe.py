@@ -81,7 +81,7 @@ class Language(Section):
     model: str = "builtin:lid.176.ftz"  #: a fastText language model file
     allowed: tuple[str, ...] = ()  #: labels the model can return; empty = any
     min_score: float = Field(0.0, ge=0, le=1)  #: the score must be greater
-    min_letters: int = Field(20, ge=0)  #: fewer letters than this (never under 20) have no language: `too_short_for_lang`
+    min_letters: int = Field(20, ge=0)  #: fewer letters (20 at least) have no language: `too_short_for_lang`
 
     @field_validator("allowed")
     @classmethod
