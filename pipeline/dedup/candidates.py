@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.compiled import njit
+from pipeline.dedup.signature import SKETCH
 from pipeline.recipe import Dedup
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Bounds:
 
 
 def bounds(settings: Dedup, max_leaders: int = MAX_LEADERS) -> Bounds:
-    width = min(128, settings.permutations)
+    width = min(SKETCH, settings.permutations)
     t = settings.threshold
     low = t - 3 * math.sqrt(t * (1 - t) / width)
     # two unequal minima share their low byte once in 256

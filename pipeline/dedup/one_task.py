@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pipeline.dedup.candidates import MAX_PAIRS, SPLITS, Bounds, Integers, Sketches, meet, split_buckets
 from pipeline.dedup.documents import PREPARED, key_bytes
+from pipeline.dedup.signature import SKETCH
 from pipeline.dedup.store import ShingleStore
 from pipeline.dedup.verify import ReadTexts, comparable, jaccard
 from pipeline.errors import GristmillError
@@ -88,9 +89,10 @@ class _Task:
         sketch = self.table.column("sketch").to_pylist()
         documents = np.array([i for i in distinct if sketch[i] is not None], np.int64)
         n_bands = self.settings.bands
-        sketches = np.frombuffer(b"".join(sketch[i] for i in documents.tolist()), np.uint8).reshape(len(documents), -1)
+        width = min(SKETCH, self.settings.permutations)
+        sketches = np.frombuffer(b"".join(sketch[i] for i in documents.tolist()), np.uint8).reshape(-1, width)
         lists = self.table.column("buckets").take(pa.array(documents)).combine_chunks()
-        buckets = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(documents), n_bands)
+        buckets = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, n_bands)
         place = np.zeros(self.table.num_rows, np.int64)  # document -> its line in `sketches`
         place[documents] = np.arange(len(documents))
         rounds = uncompared = n_pairs = 0

@@ -20,6 +20,8 @@ from pipeline.shingles import HASH_VERSION, Hashes
 #: More permutations than this are not stored one by one, but as the first `STORED` and one hash per band.
 STORED = 1024
 _HEAD = 128
+#: Minima of which a document carries the low byte, to estimate similarities; fewer where there are fewer.
+SKETCH = 128
 
 Longs = npt.NDArray[np.uint64]
 
@@ -103,8 +105,8 @@ def buckets(signatures: Hashes, settings: Dedup, salts: Longs) -> npt.NDArray[np
 
 
 def sketches(signatures: Hashes, settings: Dedup) -> npt.NDArray[np.uint8]:
-    """The low byte of the first 128 minima at most: enough to estimate a similarity, an eighth of the size."""
-    return np.ascontiguousarray(signatures[:, : min(_HEAD, settings.permutations)]).astype(np.uint8)
+    """The low byte of the first `SKETCH` minima at most: enough to estimate a similarity, an eighth of the size."""
+    return np.ascontiguousarray(signatures[:, : min(SKETCH, settings.permutations)]).astype(np.uint8)
 
 
 @njit
