@@ -16,7 +16,7 @@ from pipeline import datasets, recipe
 from pipeline.crawl.urls import builtin_lists
 from pipeline.quality.score import PIECES, fitted_weights
 from pipeline.run.keys import RECIPE_KEYS
-from pipeline.signals import RULES, SIGNAL_NAMES, SIGNALS
+from pipeline.signals import RULES, RULES_BY_NAME, SIGNAL_NAMES, SIGNALS
 
 PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text("utf-8")
@@ -90,7 +90,7 @@ def test_dotted_names_exist() -> None:
     assert len(found) > len(KEYS)
     for name in found:
         if match := rule.fullmatch(name):
-            assert match[1] == "NAME" or match[1] in recipe.RULES_BY_NAME, name
+            assert match[1] == "NAME" or match[1] in RULES_BY_NAME, name
         elif match := other.fullmatch(name):
             assert match[1] in datasets.INPUTS.names, name
         else:
@@ -126,7 +126,7 @@ def test_rules_with_their_signals_and_bounds() -> None:
     assert sorted(row[0].strip("`") for row in table) == sorted(r.name for r in RULES)
     for name, signal, keeps, *_ in table:
         rule = name.strip("`")
-        assert signal.strip("`") == recipe.RULES_BY_NAME[rule].signal
+        assert signal.strip("`") == RULES_BY_NAME[rule].signal
         shown = {
             preset: entry[0] for entry in re.findall(r"([^;(]+?) \(([^)]*)\)", keeps) for preset in entry[1].split(", ")
         }
