@@ -302,9 +302,7 @@ def _emit(
         end = start + 1
         seen = always = kinds[start]
         alone = seen & (t.SPACELESS | t.CATEGORY_P) != 0
-        while end < b and (
-            kinds[end] & t.MARK if alone else not kinds[end] & (t.SPACELESS | t.CATEGORY_P)
-        ):
+        while end < b and (kinds[end] & t.MARK if alone else not kinds[end] & (t.SPACELESS | t.CATEGORY_P)):
             seen |= kinds[end]
             always &= kinds[end]
             end += 1
