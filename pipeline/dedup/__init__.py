@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.dedup.candidates import Bounds, bounds
 from pipeline.dedup.documents import key_bytes, prepare, with_first_copy
+from pipeline.dedup.frames import hold
 from pipeline.dedup.one_task import MAX_DOCUMENTS, in_one_task
 from pipeline.dedup.rounds import Rounds
 from pipeline.dedup.verify import ReadTexts
@@ -72,13 +73,14 @@ def find_duplicates(
             counts = json.loads(told[0])
             counts["similarities"] = {int(percent): n for percent, n in counts["similarities"].items()}
             return DuplicatesResult(whole.where("counts is null").drop("counts"), counts, [prepared, whole])
-        copies = with_first_copy(prepared).persist(StorageLevel.DISK_ONLY)
+        held = [prepared]
+        copies = hold(with_first_copy(prepared), held)
         row = copies.agg(F.count("*"), F.count_if(F.col("key") == F.col("first"))).head()
         assert row is not None
         settled = Rounds(copies.where("key = first"), settings, read_texts, limits).settle()
         counts = {"documents": row[0], "distinct_texts": row[1], **settled.counts}
         duplicates = _duplicates(copies, settled.removed, settings)
-    return DuplicatesResult(duplicates, counts, [prepared, copies, *settled.held])
+    return DuplicatesResult(duplicates, counts, [*held, *settled.held])
 
 
 def _duplicates(prepared: DataFrame, removed: DataFrame, settings: Dedup) -> DataFrame:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pipeline.dedup.frames import hold
 from pipeline.errors import GristmillError
 
 if TYPE_CHECKING:
@@ -57,20 +58,20 @@ def _join_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _stars(candidates: DataFrame) -> DataFrame:
-    from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
-    edges = candidates.select(F.col("key").alias("v"), F.explode("leaders").alias("u"))  # u < v: u sorts first
-    vertices = edges.select(F.col("v").alias("key")).union(edges.select("u")).distinct()
+    start = candidates.select(F.col("key").alias("v"), F.explode("leaders").alias("u"))  # u < v: u sorts first
+    vertices = start.select(F.col("v").alias("key")).union(start.select("u")).distinct()
+    edges = start
     before: Row | None = None
-    held = None
+    held: list[DataFrame] = []
     for _ in range(MAX_STEPS):
-        edges = _small_star(_large_star(edges)).persist(StorageLevel.DISK_ONLY)
+        edges = hold(_small_star(hold(_large_star(edges), held)), held)
         sums = edges.agg(F.count("*"), F.expr("bit_xor(xxhash64(u, v))"), F.expr("sum(xxhash64(v, u) % 1000003)"))
         now = sums.head()
-        if held is not None:
-            held.unpersist()
-        held = edges
+        for old in held[:-2]:
+            old.unpersist()
+        del held[:-2]
         if now == before:
             labels = edges.select(F.col("v").alias("key"), F.col("u").alias("component"))
             return vertices.join(labels, "key", "left").select("key", F.coalesce("component", "key").alias("component"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.dedup.candidates import SPLITS, Bounds, explode, merge, pairs
 from pipeline.dedup.components import ONE_TASK, components
+from pipeline.dedup.frames import hold
 from pipeline.dedup.survivors import decide
 from pipeline.dedup.verify import ReadTexts, with_shingles
 from pipeline.errors import GristmillError
@@ -76,10 +77,7 @@ class Rounds:
         return Settled(self._removed(decided), counts, self.held)
 
     def _hold(self, frame: DataFrame) -> DataFrame:
-        from pyspark import StorageLevel
-
-        self.held.append(frame.persist(StorageLevel.DISK_ONLY))
-        return frame
+        return hold(frame, self.held)
 
     def _again(self, known: DataFrame, decided: DataFrame) -> DataFrame:
         """Rows for a rerun: survivors, in the buckets in which a survivor was once absorbed."""
