@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "dups": ("jobs.dups", "a run's clusters of duplicates"),
     "export": ("jobs.export", "rejected or kept rows as JSON lines"),
 }
+
+#: A GristmillError that was raised inside a Spark task arrives wrapped in pages of Spark's own.
+_TOLD_BY_A_TASK = re.compile(r"^pipeline\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +56,9 @@ def guarded(args: argparse.Namespace) -> int:
         )  # the reader (head, less) has gone: nothing to say
         return 0
     except Exception as error:
-        message, status = f"{type(error).__name__}: {_first_line(error)} (GRISTMILL_DEBUG=1 shows where)", 1
+        told = _TOLD_BY_A_TASK.search(str(error))
+        where = "(GRISTMILL_DEBUG=1 shows where)"
+        message, status = told[1] if told else f"{type(error).__name__}: {_first_line(error)} {where}", 1
     if os.environ.get("GRISTMILL_DEBUG"):
         traceback.print_exc()
     print(f"gristmill: {message}", file=sys.stderr)

@@ -42,7 +42,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "measure": ("fasttext-predict", "numpy", "xxhash"),
     "judge": (),
     "dedup": (),
-    "publish": ("pyarrow", "tokenizers"),
+    "publish": ("pyarrow", "tokenizers", "xxhash"),
 }
 
 
