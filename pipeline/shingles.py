@@ -39,6 +39,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BASE = np.uint64(0xD6E8FEB86659FD93)
 
 Hashes = npt.NDArray[np.uint32]
+Longs = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ def shingle(text: str, settings: Dedup) -> Shingles:
         # No word at all: only the very same text is a copy, and there is no signature.
         raw = text.encode("utf-8", "surrogatepass")
         return Shingles(xxhash.xxh3_128_hexdigest(b"\0" + raw), np.empty(0, np.uint32), 0, False, None)
-    units = stream.astype(np.uint64) if by_character else _word_hashes(stream)
-    hashes = _sorted_unique(_hash_shingles(units, settings.shingle))
+    units = stream.astype(np.uint64) if by_character else _words(stream)
+    hashes = _sorted_unique(_shingles(units, settings.shingle))
     single = (
         xxhash.xxh3_128_hexdigest(_first_shingle(stream, by_character, settings.shingle)) if len(hashes) == 1 else None
     )
@@ -81,7 +82,7 @@ def shingle_hash(one: bytes) -> int:
     """The 32-bit hash of one shingle, given as UTF-8 of its units joined by single spaces: a datasketch `hashfunc`."""
     units = one.decode("utf-8").split(" ")
     stream = np.frombuffer(" ".join(units).encode("utf-32-le"), np.uint32)
-    return int(_hash_shingles(_word_hashes(stream), len(units))[0])
+    return int(_shingles(_words(stream), len(units))[0])
 
 
 def units(text: str, settings: Dedup) -> list[str]:
@@ -117,6 +118,18 @@ def _unit_stream(text: str, fold_numbers: bool) -> tuple[Hashes, bool]:
 
 def _code_points(text: str) -> Hashes:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _words(stream: Hashes) -> Longs:
+    hashes = np.empty(len(stream) // 2 + 1, np.uint64)
+    return hashes[: _word_hashes(stream, hashes)]
+
+
+def _shingles(units: Longs, n: int) -> Hashes:
+    n = min(n, len(units))
+    hashes = np.empty(len(units) - n + 1, np.uint32)
+    _hash_shingles(units, n, np.empty(len(units), np.uint64), hashes)
+    return hashes
 
 
 def _sorted_unique(hashes: Hashes) -> Hashes:
@@ -248,14 +261,10 @@ def _mix(x: np.uint64) -> np.uint64:
 
 
 @njit
-def _word_hashes(stream: Hashes) -> npt.NDArray[np.uint64]:
-    """64-bit hash of each word; a word of one character hashes to its code point, mixed later as characters are."""
-    n = 1
-    for i in range(len(stream)):
-        n += stream[i] == _SEPARATOR
-    hashes = np.empty(n, np.uint64)
-    h = np.uint64(0)
+def _word_hashes(stream: Hashes, hashes: Longs) -> int:
+    """64-bit hash of each word into `hashes`; a word of one character stands as its code point, as characters do."""
     n = 0
+    h = np.uint64(0)
     for i in range(len(stream)):
         if stream[i] == _SEPARATOR:
             hashes[n] = h
@@ -264,24 +273,21 @@ def _word_hashes(stream: Hashes) -> npt.NDArray[np.uint64]:
         else:
             h = (h * _BASE) ^ np.uint64(stream[i])
     hashes[n] = h
-    return hashes
+    return n + 1
 
 
 @njit
-def _hash_shingles(units: npt.NDArray[np.uint64], n: int) -> Hashes:
+def _hash_shingles(units: Longs, n: int, mixed: Longs, hashes: Hashes) -> None:
     """32-bit hash of each run of `n` units: a rolling polynomial of mixed units, its length and a last mix.
 
-    The order counts, the cost does not depend on `n`, and a shorter text is one shingle.
+    The order counts, and the cost does not depend on `n`. `mixed` is room for one number per unit.
     """
-    n = min(n, len(units))
     power = np.uint64(1)
     for _ in range(n):
         power *= _BASE
     salt = np.uint64(n) * _GOLDEN
-    mixed = np.empty(len(units), np.uint64)
     for i in range(len(units)):
         mixed[i] = _mix(units[i] + _GOLDEN)
-    hashes = np.empty(len(units) - n + 1, np.uint32)
     rolling = np.uint64(0)
     for i in range(len(units)):
         rolling = rolling * _BASE + mixed[i]
@@ -289,4 +295,3 @@ def _hash_shingles(units: npt.NDArray[np.uint64], n: int) -> Hashes:
             rolling -= mixed[i - n] * power
         if i >= n - 1:
             hashes[i - n + 1] = np.uint32(_mix(rolling ^ salt) >> np.uint64(32))
-    return hashes
