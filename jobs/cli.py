@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
         print(f"gristmill: unknown command {arguments[0]!r}{nearest(arguments[0], VERBS)}", file=sys.stderr)
         return 2
+    if not arguments:
+        _parser(None).print_help(sys.stderr)
+        return 2
     verb = arguments[0] if arguments and arguments[0] in VERBS else None
     try:
         args = _parser(verb).parse_args(arguments)

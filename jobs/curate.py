@@ -20,7 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="the run's folder (may be s3://)")
     parser.add_argument("--recipe", default="fineweb", metavar="NAME|FILE", help="a preset or a TOML file (fineweb)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="overrides",
+        help="overrides a key of the recipe, as in language.min_score=0.5; may be given often",
+    )
     parser.add_argument("--master", metavar="URL", help="Spark master (default: embedded, all cores)")
     parser.add_argument("--files", type=int, metavar="N", help="only a deterministic sample of N input files")
     parser.add_argument("--json", action="store_true", help="print run.json instead of the funnel")
@@ -47,6 +54,9 @@ def summary(run: dict[str, Any], out: str) -> str:
         rejected = sum(reasons.values())
         most = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items(), key=lambda r: (-r[1], r[0]))[:4])
         lines.append(f"  - {stage:20}{rejected:>12,}{rejected / max(1, total):>8.1%}   {most}")
+    errors = sum(reasons.get("error", 0) for reasons in counts["rejected"].values())
+    if errors:
+        lines.append(f"  ! {errors:,} records ended in a fault of ours, not of theirs: see their `detail` in records/")
     lines.append(f"{'kept':24}{counts['kept']:>12,}{counts['kept'] / max(1, total):>8.1%}   {out}/shards/manifest.json")
     lines.append(f"\nsee it: gristmill report {out}")
     return "\n".join(lines)

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
+from pipeline.datasets import STAGES
 from pipeline.errors import GristmillError
 from pipeline.storage import Manifest, Part, Storage
 
@@ -153,7 +154,7 @@ def counts(storage: Storage) -> dict[str, Any]:
     if kept + sum(rejected.values()) != records:
         raise GristmillError(f"accounts: {records} verdicts, of which {kept} kept, {sum(rejected.values())} rejected")
     tree: dict[str, dict[str, int]] = defaultdict(dict)
-    for (stage, reason), count in sorted(rejected.items()):
+    for (stage, reason), count in sorted(rejected.items(), key=lambda item: (STAGES.index(item[0][0]), item[0][1])):
         tree[stage][reason] = count
     return {"records": records, "kept": kept, "rejected": dict(tree)}
 

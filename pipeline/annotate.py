@@ -21,7 +21,7 @@ from pipeline.crawl import urls
 from pipeline.crawl.decode import Page, PageRejected, decode
 from pipeline.crawl.warc import Gap, Record
 from pipeline.dedup.signature import signature
-from pipeline.errors import Rejected
+from pipeline.errors import GristmillError, Rejected
 from pipeline.extract import extract
 from pipeline.extract.tidy import tidy
 from pipeline.language import Identifier
@@ -69,7 +69,9 @@ class Tools:
         """Load everything and run every measurement once, so that nothing is compiled on a document's time."""
         self.load()
         text = "The quick brown fox jumps over the lazy dog, and then it has a rest with the other foxes.\n" * 8
-        measure({"text": text}, self)
+        row = measure({"text": text}, self)
+        if row.get("reason") == "error":
+            raise GristmillError(f"measuring a plain text fails here: {row['detail']}")
         extract(f"<html><body><article><p>{text}</p></article></body></html>", None, self.recipe.extract)
 
 

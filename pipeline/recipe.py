@@ -120,6 +120,11 @@ class Edit(Section):
     c4: C4Lines | None = None
     refinedweb: RefinedWebLines | None = None
 
+    @field_validator("c4", "refinedweb", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return None if value in ("off", False) else value
+
 
 class Quality(Section):
     score_model: str | None = None  #: a fastText classifier file that replaces the built-in score
@@ -137,7 +142,7 @@ class Quality(Section):
 
 class Dedup(Section):
     exact: bool = True
-    near: bool = True
+    near: bool = True  #: needs `exact`: equal texts have Jaccard 1
     shingle: int = Field(5, ge=1, le=50)  #: words (characters for scripts without spaces) in a shingle
     permutations: int = Field(112, ge=1, le=9000)
     bands: int = Field(14, ge=1)
@@ -146,11 +151,14 @@ class Dedup(Section):
     seed: int = Field(1, ge=0)
     fold_numbers: bool = False
     per_language: bool = False  #: compare only documents of one language
-    priority: tuple[Literal["quality_score", "n_words", "n_chars"], ...] = ("quality_score", "n_words")
-    keep_shingles: bool = False
+    priority: tuple[Literal["quality_score", "n_words", "n_chars"], ...] = Field(
+        ("quality_score", "n_words"), min_length=1
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Dedup:
+        if self.near and not self.exact:
+            raise ValueError("near = true finds exact copies as well: set exact = true, or both to false")
         if self.bands * self.rows > self.permutations:
             raise ValueError(
                 f"bands x rows = {self.bands * self.rows} needs more than the {self.permutations} permutations"
@@ -170,6 +178,11 @@ class Publish(Section):
     tokenize: bool = False  #: store the token ids
     eos_id: int | None = None
     pii: Pii | Literal[False] = Pii()
+
+    @field_validator("pii", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return False if value == "off" else {} if value is True else value
 
 
 class Recipe(Section):
@@ -196,7 +209,8 @@ class Recipe(Section):
     def digest(self, *paths: str) -> str:
         """Hash of the values at dotted `paths` (all of the recipe without any): what a stage's key is made of."""
         whole = self.model_dump(mode="json")
-        chosen = {p: _get(whole, p) for p in paths} if paths else whole
+        # what a recipe is called and which texts stay stored change nothing that is made
+        chosen = {p: _get(whole, p) for p in paths or sorted(whole.keys() - {"name", "keep_text"})}
         return hashlib.sha256(json.dumps(chosen, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
@@ -310,12 +324,18 @@ def _first_problem(error: ValidationError) -> str:
     if problem["type"] == "extra_forbidden":
         return f"unknown key {where}{_nearest_key(path)}"
     message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "tuple_type":
+        message = f'give a list, as in ["{problem["input"]}"]'
+    elif problem["type"] in ("model_type", "dict_type"):
+        message = f"has keys of its own; set one of them, as in --set {where}.KEY=VALUE"
     return f"{where}: {message}" if where else message
 
 
 def _nearest_key(path: list[str]) -> str:
     model: Any = Recipe
     for name in path[:-1]:
+        if path[: path.index(name)] == ["quality", "rules"]:
+            return nearest(path[-1], list(Range.model_fields))
         annotation = model.model_fields[name].annotation if name in model.model_fields else None
         choices = [annotation, *getattr(annotation, "__args__", ())]
         model = next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.dedup.candidates import Bounds, bounds
 from pipeline.dedup.documents import key_bytes, prepare, with_first_copy
 from pipeline.dedup.frames import hold
-from pipeline.dedup.one_task import MAX_DOCUMENTS, in_one_task
+from pipeline.dedup.one_task import MAX_ROWS, in_one_task
 from pipeline.dedup.rounds import Rounds
 from pipeline.dedup.verify import ReadTexts
 from pipeline.errors import GristmillError
@@ -52,13 +52,13 @@ def find_duplicates(
     settings: Dedup,
     read_texts: ReadTexts,
     *,
-    one_task: int = MAX_DOCUMENTS,
+    one_task: int = MAX_ROWS,
     limits: Bounds | None = None,
 ) -> DuplicatesResult:
     """Removed duplicates among `documents` (documents.COLUMNS and the priority columns; ids are unique).
 
-    Up to `one_task` documents one Spark task does it all, with the same result. Raises GristmillError for an absent or
-    empty column, signatures of another recipe, or texts that cannot be read.
+    Up to `one_task` documents x bands, one Spark task does it all, with the same result. Raises GristmillError for an
+    absent or empty column, signatures of another recipe, or texts that cannot be read.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
@@ -66,7 +66,7 @@ def find_duplicates(
     with one_line():
         prepared = prepare(documents, settings).persist(StorageLevel.DISK_ONLY)
         limits = limits or bounds(settings)
-        if prepared.count() <= one_task:
+        if prepared.count() * settings.bands <= one_task:
             whole = in_one_task(prepared, settings, read_texts, limits).persist(StorageLevel.DISK_ONLY)
             told = whole.where("counts is not null").select("counts").head()
             assert told is not None

@@ -29,8 +29,8 @@ from pipeline.recipe import Dedup
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Up to so many documents one task does it all: about 600 bytes each, and shingles beyond 256 MiB go to a file.
-MAX_DOCUMENTS = 50_000
+#: Documents x bands that one task holds: about 400 bytes each at worst; shingles beyond 256 MiB go to a file.
+MAX_ROWS = 700_000
 MAX_ROUNDS = 50
 
 _RESULT = pa.schema(

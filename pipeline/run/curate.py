@@ -54,6 +54,7 @@ class Run:
         """Started at the first stage that is due: a finished run, rerun, starts no Spark."""
         if self._session is None:
             begin = time.monotonic()
+            say("starting Spark; the first run on a machine compiles for a minute")
             self._session = spark.session(self.master)
             spark.preflight(self._session, keys.versions(), keys.model_files(self.recipe), warm)
             self.timings["session"] = round(time.monotonic() - begin, 3)
@@ -106,7 +107,8 @@ def curate(
             if stage(run):
                 changed = True
                 run.timings[name] = round(time.monotonic() - begin, 3)
-        if not changed and old.get("status") == "finished":
+        same_wish = old.get("recipe") == recipe.model_dump(mode="json")
+        if not changed and old.get("status") == "finished" and same_wish:
             say("nothing to do: the run is finished, and nothing that it depends on has changed")
             return Outcome(old, run.plan.failed_lines())
         accounts.check(storage)
