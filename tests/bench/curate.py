@@ -78,11 +78,11 @@ def main() -> int:
         work.mkdir(parents=True, exist_ok=True)
         pages, rounds = args.pages, args.rounds
         if args.toy:
-            pages, rounds = work / "sample", 1
+            pages, rounds, args.engines, args.limit = work / "sample", 1, ["resiliparse"], 60
             subprocess.run([sys.executable, "-m", "jobs.cli", "sample", str(pages)], cwd=PROJECT, check=True)
         small = write_copies(pages, work / "small", 1, args.limit)
         large = write_copies(pages, work / "large", args.copies, args.limit)
-        contenders = contenders_of(args.engines, args.peer_python, args.lid)
+        contenders = contenders_of(args.engines, args.peer_python, args.lid)[: 1 if args.toy else None]
         show(contenders, race(contenders, (small, large), work, rounds), (small, large))
     return 0
 
