@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import zlib
 from collections.abc import Iterator
@@ -80,3 +81,28 @@ def s3_bucket(s3_server: str, request: pytest.FixtureRequest) -> str:
     name = f"test-{zlib.crc32(request.node.nodeid.encode()):08x}"
     boto3.client("s3").create_bucket(Bucket=name)
     return f"s3://{name}"
+
+
+@pytest.fixture(scope="session")
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sample crawl that all tests of whole runs read; none changes it."""
+    folder = tmp_path_factory.mktemp("crawl")
+    from jobs.cli import main
+
+    assert main(["sample", str(folder), "--pages", "120"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def finished(spark: SparkSession, crawl: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the sample with the fineweb recipe. Tests that change a run work on a copy."""
+    from tests.run import runs
+
+    out = tmp_path_factory.mktemp("finished") / "run"
+    assert runs.curate([crawl], out, recipe="fineweb") == 0
+    return out
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.run import runs
+
 PROJECT = Path(__file__).resolve().parents[2]
 BARE_PYTHON = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
 
@@ -90,6 +92,19 @@ def test_a_submitted_job_runs_on_both_workers(tmp_path: Path, master: str) -> No
     assert f"MASTER {master}" in done.stdout
     assert "PLACES 2 2" in done.stdout
     assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_the_main_job_on_the_cluster_gives_the_same_shards(
+    tmp_path: Path, master: str, crawl: Path, finished: Path
+) -> None:
+    out = tmp_path / "run"
+    line = ["bash", str(PROJECT / "infra" / "spark-submit"), "--master", master, str(PROJECT / "jobs" / "curate.py")]
+    line += [str(crawl), "--out", str(out), "--recipe", "fineweb"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    assert runs.shard_hashes(out) == runs.shard_hashes(finished)
+    assert runs.verdict_rows(out) == runs.verdict_rows(finished)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
 def test_executors_without_the_project_are_told_apart(tmp_path: Path, master: str) -> None:
