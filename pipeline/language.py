@@ -186,7 +186,8 @@ def _plain(text: str) -> str:
     if len(text) > MAX_CHARS:
         step = (len(text) - PIECE) / (MAX_CHARS // PIECE - 1)
         text = " ".join(text[int(i * step) :][:PIECE] for i in range(MAX_CHARS // PIECE))
-    text = " ".join(text.replace("\0", " ").split()).lower()
+    # a literal </s> would end the text for fastText
+    text = " ".join(text.replace("\0", " ").replace("</s>", " ").split()).lower()
     try:
         text.encode()
     except UnicodeEncodeError:
