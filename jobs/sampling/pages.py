@@ -99,7 +99,8 @@ def casino(number: int, rng: Random) -> Capture:
         for _ in range(8)
     ]
     host = f"www.best-casino-{rng.choice(games)}-bonus.example"
-    return _english("casino", number, rng, "online-casino-bonus", _paragraphs(*texts), "Casino bonus", host)
+    slug = "xxx-casino-bonus" if number % 2 else "online-casino-bonus"  # the first kind ends at a URL list
+    return _english("casino", number, rng, slug, _paragraphs(*texts), "Casino bonus", host)
 
 
 def stuffed(number: int, rng: Random) -> Capture:
