@@ -62,24 +62,44 @@ class Watch:
 
     def _look(self) -> None:
         while not self._stop.wait(0.05):
-            try:
-                family = self._root.children(recursive=True)
-                daemons = {p.pid for p in family if "pyspark.daemon" in " ".join(p.cmdline()) and _parent_is_java(p)}
-                for worker in family:
-                    if worker.ppid() in daemons:
-                        # proportional, because a forked child shares most of its parent's pages
-                        self.peak = max(self.peak, sum(map(_proportional, [worker, *worker.children(recursive=True)])))
-            except psutil.Error:
-                continue
+            for worker in _workers(self._root):
+                try:
+                    family = [worker, *worker.children(recursive=True)]
+                except psutil.Error:
+                    continue
+                self.peak = max(self.peak, sum(map(_proportional, family)))
 
 
-def _parent_is_java(process: psutil.Process) -> bool:
-    parent = process.parent()
-    return parent is not None and "java" in parent.name()
+def _workers(root: psutil.Process) -> list[psutil.Process]:
+    """Children of Spark's Python daemons; a daemon is the Python process that a Java one started."""
+    found: list[psutil.Process] = []
+    try:
+        family = root.children(recursive=True)
+    except psutil.Error:
+        return []
+    names = {process.pid: _name(process) for process in family}
+    for process in family:
+        try:
+            if names[process.pid].startswith("python") and names.get(process.ppid()) == "java":
+                found += process.children()
+        except psutil.Error:  # it has just ended
+            continue
+    return found
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""
 
 
 def _proportional(process: psutil.Process) -> int:
-    return int(process.memory_full_info().pss)
+    """Proportional set size, because a forked child shares most of its parent's pages."""
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:
+        return 0
 
 
 def measure(file: Path, engine: str, folder: Path, extra: list[str]) -> tuple[Counter[str], float, int, int]:
@@ -119,7 +139,9 @@ def main(argv: list[str] | None = None) -> int:
             found, seconds, peak, status = measure(file, engine, folder, extra)
             print(f"{engine:14}{seconds:9.0f}{peak / 1e6:11.0f} MB{status:8}  {dict(found)}", flush=True)
             allowed = {"extracted"} if engine == "resiliparse" else {"timeout", "memory"}
-            good &= peak <= BAR_BYTES and sum(found.values()) == args.pages and set(found) <= allowed and status == 0
+            good &= (
+                0 < peak <= BAR_BYTES and sum(found.values()) == args.pages and set(found) <= allowed and status == 0
+            )
     print("within the bars" if good else "NOT within the bars")
     return 0 if good else 1
 
