@@ -21,7 +21,7 @@ from pipeline.run.inputs import PlannedInput
 from pipeline.storage import Part, PartWriter, RowReader, Storage
 
 #: What the reader saw of a stretch, kept with its part: `inputs/` is made of it.
-READER_BOOKS = ("records_by_type", "skipped_by_type", "gaps", "bytes_covered")
+READER_BOOKS = ("records_by_type", "skipped_by_type", "gaps", "bytes_covered", "unsound")
 _FLUSH_ROWS = 256
 _FLUSH_CHARS = 4 << 20
 
@@ -105,13 +105,15 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
     def handle(item: tuple[warc.Event, Source]) -> _Seen:
         event, source = item
         if isinstance(event, warc.Record):
-            return _Seen("record", event.covered, event.warc_type, annotate(event, source, tools))
+            return _Seen(
+                "record", event.covered, event.warc_type, annotate(event, source, tools), event.problem is None
+            )
         return note(item)
 
     def note(item: tuple[warc.Event, Source]) -> _Seen:
         event, source = item
         if isinstance(event, warc.Record):
-            return _Seen("record", event.covered, event.warc_type, describe(event, source))
+            return _Seen("record", event.covered, event.warc_type, describe(event, source), event.problem is None)
         if isinstance(event, warc.Gap):
             return _Seen("gap", event.covered, event.cause, describe_gap(event, source))
         return _Seen("skipped", event.covered, event.warc_type, None)
@@ -119,6 +121,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
     by_type: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     gaps: list[dict[str, Any]] = []
+    unsound = 0
     rows: list[Row] = []  # gaps wait for the first sign of a crawl file: a file that is none has no records
     at, ordinal = stretch.start_offset, stretch.start_ordinal
     for outcome in _watched(open_items, handle, note, tools):
@@ -133,6 +136,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
             gaps.append({"offset": outcome.key[1], "length": seen.covered, "cause": seen.what})
         else:
             by_type[seen.what] += 1
+            unsound += not seen.sound
         if seen.row is None:
             continue
         rows.append(_with_verdict(seen.row, outcome))
@@ -145,6 +149,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
         records_by_type=dict(sorted(by_type.items())),
         skipped_by_type=dict(sorted(skipped.items())),
         gaps=gaps,
+        unsound=unsound,
         bytes_covered=at - stretch.start_offset,
     )
 
@@ -157,6 +162,7 @@ class _Seen:
     covered: int
     what: str
     row: Row | None
+    sound: bool = True  #: False for a record that the reader could not read whole
 
 
 def _measured_again(task: PartTask, storage: Storage, tools: Tools) -> Iterator[Row]:
@@ -225,13 +231,16 @@ def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mappi
     by_type: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     gaps: list[dict[str, Any]] = []
-    covered = 0
+    covered = unsound = 0
     for part in parts:
         by_type.update(part.meta["records_by_type"])
         skipped.update(part.meta["skipped_by_type"])
         gaps.extend(part.meta["gaps"])
         covered += part.meta["bytes_covered"]
-    status = "ok" if not gaps else "damaged" if sum(part.rows for part in parts) or skipped else "skipped"
+        unsound += part.meta["unsound"]
+    status = (
+        "ok" if not gaps and not unsound else "damaged" if sum(part.rows for part in parts) or skipped else "skipped"
+    )
     return row | {
         "status": status,
         "detail": "no crawl record in it" if status == "skipped" else None,

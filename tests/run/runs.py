@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def response(url: str, body: bytes, *headers: str, status: str = "200 OK", mime:
     block = "\r\n".join(lines).encode() + b"\r\n\r\n" + body
     head = (
         f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\nWARC-Date: 2024-01-01T00:00:00Z\r\n"
-        f"WARC-Record-ID: <urn:uuid:{abs(hash(url)) % 10**12:012d}>\r\n"
+        f"WARC-Record-ID: <urn:uuid:{zlib.crc32(repr(url).encode()):012d}>\r\n"
         f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n"
     )
     return head.encode("utf-8", "surrogateescape") + block + b"\r\n\r\n"
