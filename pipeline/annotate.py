@@ -88,36 +88,30 @@ def annotate(record: Record, source: Source, tools: Tools) -> Row:
 
 def describe(record: Record, source: Source) -> Row:
     """The row of a record before its block is looked at: where it is and what its WARC header says."""
-    return {
-        "record_id": record_id(source.input_id, record.ordinal),
-        "input_id": source.input_id,
-        "ordinal": record.ordinal,
+    return _place(record, source) | {
         "url": record.url,
         "host": _host(record.url),
         "warc_type": record.warc_type,
         "warc_record_id": record.warc_record_id,
         "warc_date": record.warc_date,
-        "warc_file": source.warc_file,
-        "warc_offset": record.offset,
-        "warc_length": record.length,
         "warc_truncated": record.truncated,
-        "crawl": source.crawl,
     }
 
 
 def describe_gap(gap: Gap, source: Source) -> Row:
     """The row of a stretch of bytes that holds no readable record."""
+    return _place(gap, source) | {"stage": "read", "reason": gap.reason, "detail": gap.cause}
+
+
+def _place(event: Record | Gap, source: Source) -> Row:
     return {
-        "record_id": record_id(source.input_id, gap.ordinal),
+        "record_id": record_id(source.input_id, event.ordinal),
         "input_id": source.input_id,
-        "ordinal": gap.ordinal,
+        "ordinal": event.ordinal,
         "warc_file": source.warc_file,
-        "warc_offset": gap.offset,
-        "warc_length": gap.length,
+        "warc_offset": event.offset,
+        "warc_length": event.length,
         "crawl": source.crawl,
-        "stage": "read",
-        "reason": gap.reason,
-        "detail": gap.cause,
     }
 
 

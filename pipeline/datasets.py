@@ -105,7 +105,10 @@ DUPLICATES = pa.schema(
     ]
 )
 
-SHINGLES = pa.schema([("record_id", pa.string()), ("hashes", pa.list_(pa.uint32()))])
+#: The same columns as Spark writes them.
+DUPLICATES_DDL = (
+    "record_id string, kept_id string, kept_run string, similarity double, kind string, cluster_size bigint"
+)
 
 
 def shards_schema(*, n_tokens: bool, tokens: bool) -> pa.Schema:

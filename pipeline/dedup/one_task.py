@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.datasets import DUPLICATES, DUPLICATES_DDL
 from pipeline.dedup.candidates import MAX_PAIRS, SPLITS, Bounds, Integers, Sketches, meet, split_buckets
 from pipeline.dedup.documents import PREPARED, key_bytes
 from pipeline.dedup.signature import SKETCH
@@ -33,21 +34,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 700_000
 MAX_ROUNDS = 50
 
-_RESULT = pa.schema(
-    [
-        ("record_id", pa.string()),
-        ("kept_id", pa.string()),
-        ("kept_run", pa.string()),
-        ("similarity", pa.float64()),
-        ("kind", pa.string()),
-        ("cluster_size", pa.int64()),
-        ("counts", pa.string()),  # JSON in one last row without a record
-    ]
-)
-_RESULT_DDL = (
-    "record_id string, kept_id string, kept_run string, similarity double, kind string, cluster_size bigint, "
-    "counts string"
-)
+#: `counts` is JSON in one last row without a record.
+_RESULT = DUPLICATES.append(pa.field("counts", pa.string()))
+_RESULT_DDL = f"{DUPLICATES_DDL}, counts string"
 
 Pairs = set[tuple[int, int]]  # (document, leader)
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from pipeline import accounts
-from pipeline.datasets import DUPLICATES, VERDICTS
+from pipeline.datasets import DUPLICATES, DUPLICATES_DDL, VERDICTS
 from pipeline.dedup import find_duplicates
 from pipeline.recipe import Recipe
 from pipeline.run import keys
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from pipeline.run.curate import Run
 
 _ROWS_PER_FILE = 1_000_000
-_DUPLICATES_SCHEMA = (
-    "record_id string, kept_id string, kept_run string, similarity double, kind string, cluster_size bigint"
-)
 
 
 def duplicates(run: Run) -> bool:
@@ -53,7 +50,7 @@ def duplicates(run: Run) -> bool:
     because = f"{why} changed" if why else "another set of records enters" if manifest else "new"
     say(f"duplicates: {count:,} records to compare: {because}")
     if not (recipe.dedup.exact or recipe.dedup.near):
-        nothing = run.session.createDataFrame([], _DUPLICATES_SCHEMA)
+        nothing = run.session.createDataFrame([], DUPLICATES_DDL)
         extra = {"settings": settings, "ingredients": keys.ingredients("dedup", recipe), "counts": {"entered": count}}
         storage.commit("duplicates", key, _write_duplicates(run, nothing, 1), extra)
         return True
@@ -104,7 +101,7 @@ def _write_duplicates(run: Run, found: DataFrame, files: int) -> list[Part]:
 
 def stored_duplicates(run: Run) -> DataFrame:
     manifest = run.committed("duplicates")
-    return stored(run.session, run.storage, manifest.parts, _DUPLICATES_SCHEMA)
+    return stored(run.session, run.storage, manifest.parts, DUPLICATES_DDL)
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------

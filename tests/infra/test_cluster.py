@@ -28,7 +28,7 @@ except GristmillError as error:
     sys.exit(f"PREFLIGHT {error}")
 paths = spark.sparkContext.parallelize(range(4), 4).map(lambda _: __import__("pipeline").__file__).distinct().collect()
 print("MASTER", spark.sparkContext.master)
-print("PLACES", len(places), len({place.split("/work/")[0] for place in places}))
+print("PLACES", len(places), len({place.rsplit("/", 3)[0] for place in places}))
 print("PROJECT", *paths)
 """
 
