@@ -21,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pipeline.quality.judge import judge
-
     from pipeline.report import reading, whatif
 
     result = whatif.what_if(reading.open_finished(args.dir), args.overrides, judge)
