@@ -105,11 +105,6 @@ DUPLICATES = pa.schema(
     ]
 )
 
-#: The same columns as Spark writes them.
-DUPLICATES_DDL = (
-    "record_id string, kept_id string, kept_run string, similarity double, kind string, cluster_size bigint"
-)
-
 
 def shards_schema(*, n_tokens: bool, tokens: bool) -> pa.Schema:
     """Columns of `shards/`; the token columns exist where the recipe names a tokenizer or asks for ids."""

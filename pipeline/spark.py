@@ -18,7 +18,10 @@ from pipeline.java import java_home, log_settings
 from pipeline.preflight import preflight as preflight
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 TASK_TRIES = 4  #: plain local[N] never retries, so one killed Python worker would end the job
 
@@ -74,6 +77,15 @@ def session(master: str | None = None, *, app: str = "gristmill") -> SparkSessio
         return _settle(SparkSession.builder.config(conf=conf).getOrCreate())
     except Exception as error:  # Py4J and PySpark raise many kinds; each means the same to the user
         raise GristmillError(f"Spark did not start on {chosen}: {_first_line(error)}") from error
+
+
+def map_in_arrow(
+    rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: pa.Schema
+) -> DataFrame:
+    """`rows.mapInArrow(function)` for a function that yields batches of `schema`, said once, in Arrow's words."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return rows.mapInArrow(function, from_arrow_schema(schema))
 
 
 def _start_settings(master: str, submitted: bool) -> dict[str, str]:

@@ -24,7 +24,7 @@ from pipeline.errors import GristmillError
 from pipeline.recipe import Dedup
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 __all__ = ["DuplicatesResult", "ReadTexts", "find_duplicates"]
 
@@ -47,7 +47,6 @@ class DuplicatesResult:
 
 
 def find_duplicates(
-    spark: SparkSession,
     documents: DataFrame,
     settings: Dedup,
     read_texts: ReadTexts,

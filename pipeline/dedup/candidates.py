@@ -24,6 +24,7 @@ import pyarrow as pa
 from pipeline.compiled import njit
 from pipeline.dedup.signature import SKETCH
 from pipeline.recipe import Dedup
+from pipeline.spark import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
@@ -38,7 +39,6 @@ Sketches = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
 
 _FOUND = pa.schema([("key", pa.binary()), ("leader", pa.binary()), ("absorbed", pa.bool_()), ("bucket", pa.int64())])
-_FOUND_DDL = "key binary, leader binary, absorbed boolean, bucket bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,8 @@ def pairs(rows: DataFrame, limits: Bounds, split: int = 0) -> DataFrame:
         if "known" in rows.columns
         else F.lit(None).cast("array<bigint>")
     )
-    found = shared.select("bucket", "key", "sketch", F.xxhash64("key").alias("hash"), known.alias("known")).mapInArrow(
-        partial(_stream, limits, split), _FOUND_DDL
-    )
+    sketched = shared.select("bucket", "key", "sketch", F.xxhash64("key").alias("hash"), known.alias("known"))
+    found = map_in_arrow(sketched, partial(_stream, limits, split), _FOUND)
     return _gather(found.groupBy("key"), "collect_set(leader)", "collect_list(bucket)")
 
 

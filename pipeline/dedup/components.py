@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline.dedup.frames import hold
 from pipeline.errors import GristmillError
+from pipeline.spark import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -28,7 +29,7 @@ _LABELS = pa.schema([("key", pa.binary()), ("component", pa.binary())])
 def components(candidates: DataFrame, n_pairs: int, *, one_task: int = ONE_TASK) -> DataFrame:
     """(key, component) of every document in a pair of `candidates` (key, leaders)."""
     if n_pairs <= one_task:
-        return candidates.select("key", "leaders").repartition(1).mapInArrow(_join_all, "key binary, component binary")
+        return map_in_arrow(candidates.select("key", "leaders").repartition(1), _join_all, _LABELS)
     return _stars(candidates)
 
 

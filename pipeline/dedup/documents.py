@@ -19,6 +19,7 @@ import xxhash
 from pipeline.dedup.signature import Longs, buckets, sketches, stored_length
 from pipeline.errors import GristmillError
 from pipeline.recipe import Dedup
+from pipeline.spark import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,9 +38,6 @@ PREPARED = pa.schema(
         ("row", pa.int64()),
     ]
 )
-_PREPARED_DDL = (
-    "key binary, exact string, exact_hash string, buckets array<bigint>, sketch binary, part string, row bigint"
-)
 
 
 def key_bytes(settings: Dedup) -> int:
@@ -53,7 +51,7 @@ def prepare(documents: DataFrame, settings: Dedup) -> DataFrame:
     missing = [c for c in needed if c not in documents.columns]
     if missing:
         raise GristmillError(f"dedup: the documents have no column {', '.join(missing)}; they have {documents.columns}")
-    return documents.select(*needed).mapInArrow(partial(_prepare_batches, settings), _PREPARED_DDL)
+    return map_in_arrow(documents.select(*needed), partial(_prepare_batches, settings), PREPARED)
 
 
 def with_first_copy(prepared: DataFrame) -> DataFrame:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.datasets import DUPLICATES, DUPLICATES_DDL
+from pipeline.datasets import DUPLICATES
 from pipeline.dedup.candidates import MAX_PAIRS, SPLITS, Bounds, Integers, Sketches, meet, split_buckets
 from pipeline.dedup.documents import PREPARED, key_bytes
 from pipeline.dedup.signature import SKETCH
@@ -26,6 +26,7 @@ from pipeline.dedup.store import ShingleStore
 from pipeline.dedup.verify import ReadTexts, comparable, jaccard
 from pipeline.errors import GristmillError
 from pipeline.recipe import Dedup
+from pipeline.spark import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,14 +37,13 @@ MAX_ROUNDS = 50
 
 #: `counts` is JSON in one last row without a record.
 _RESULT = DUPLICATES.append(pa.field("counts", pa.string()))
-_RESULT_DDL = f"{DUPLICATES_DDL}, counts string"
 
 Pairs = set[tuple[int, int]]  # (document, leader)
 
 
 def in_one_task(prepared: DataFrame, settings: Dedup, read_texts: ReadTexts, limits: Bounds) -> DataFrame:
     """Rows of datasets.DUPLICATES with a `counts` column, for `prepared` documents of `documents.prepare`."""
-    return prepared.repartition(1).mapInArrow(partial(_run, settings, read_texts, limits), _RESULT_DDL)
+    return map_in_arrow(prepared.repartition(1), partial(_run, settings, read_texts, limits), _RESULT)
 
 
 def _run(

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pipeline.dedup.store import ShingleStore
 from pipeline.dedup.verify import jaccard
+from pipeline.spark import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,13 +30,12 @@ _DECIDED = pa.schema(
         ("compared", pa.list_(pa.float32())),  # every similarity computed for it
     ]
 )
-_DECIDED_DDL = "key binary, absorbed boolean, kept binary, similarity double, compared array<float>"
 
 
 def decide(shingled: DataFrame, threshold: float) -> DataFrame:
     """(key, absorbed, kept, similarity, compared) of documents (key, component, leaders, absorbed, hashes)."""
     together = shingled.repartition("component").sortWithinPartitions("component", "key")
-    return together.mapInArrow(partial(_decide, threshold), _DECIDED_DDL)
+    return map_in_arrow(together, partial(_decide, threshold), _DECIDED)
 
 
 def _decide(threshold: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from pipeline.compiled import njit
 from pipeline.errors import GristmillError
 from pipeline.recipe import Dedup
 from pipeline.shingles import Hashes, shingle
+from pipeline.spark import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +31,6 @@ _SHINGLED = pa.schema(
         ("hashes", pa.binary()),
     ]
 )
-_SHINGLED_DDL = "key binary, component binary, leaders array<binary>, absorbed boolean, hashes binary"
 
 
 def with_shingles(rows: DataFrame, settings: Dedup, read_texts: ReadTexts) -> DataFrame:
@@ -40,7 +40,7 @@ def with_shingles(rows: DataFrame, settings: Dedup, read_texts: ReadTexts) -> Da
     """
     by_part = rows.repartition("part").sortWithinPartitions("part", "row")
     ordered = by_part.select("key", "component", "leaders", "absorbed", "part", "row", "exact_hash")
-    return ordered.mapInArrow(partial(_read, settings, read_texts), _SHINGLED_DDL)
+    return map_in_arrow(ordered, partial(_read, settings, read_texts), _SHINGLED)
 
 
 def _read(settings: Dedup, read_texts: ReadTexts, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,6 +29,7 @@ from pipeline.publish.pii import mask_column
 from pipeline.publish.shards import UNKNOWN_LANGUAGE, ShardWriter, WrittenShard, languages, place, shard_index
 from pipeline.publish.tokens import Encoder, TokenizerFile, open_tokenizer
 from pipeline.recipe import Publish, Recipe
+from pipeline.spark import map_in_arrow
 from pipeline.storage import RowReader, Storage
 from pipeline.text import count_words
 
@@ -51,11 +52,6 @@ _TRAVEL = pa.schema(
         ("row", pa.int64()),
         *(field for field in shards_schema(n_tokens=False, tokens=False) if field.name != "length_bucket"),
     ]
-)
-_TRAVEL_DDL = (
-    "shard int, place long, part string, row long, record_id string, url string, host string, date string, "
-    "crawl string, lang string, lang_score double, text string, n_chars long, n_words long, quality_score double, "
-    "cluster_size long, warc_file string, warc_offset long"
 )
 _SIZES = pa.schema([("lang", pa.string()), ("rows", pa.int64()), ("text_bytes", pa.int64())])
 _ENTRY = pa.schema([("shard", pa.int32()), ("entry", pa.string()), ("words", pa.int64())])
@@ -97,18 +93,18 @@ def publish(
     try:
         counted: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
-        for line in by_part.mapInArrow(partial(_measure, task), "lang string, rows long, text_bytes long").collect():
+        for line in map_in_arrow(by_part, partial(_measure, task), _SIZES).collect():
             counted[line["lang"]] += line["rows"]
             sizes[line["lang"]] += line["text_bytes"]
         shards = {lang: max(1, math.ceil(sizes[lang] / (task.settings.shard_mib * _MIB))) for lang in counted}
         task = _Task(storage, task.settings, task.tokenizer, shards)
         written: dict[int, WrittenShard] = {}
         if shards:
-            outgoing = by_part.mapInArrow(partial(_emit, task), _TRAVEL_DDL)
+            outgoing = map_in_arrow(by_part, partial(_emit, task), _TRAVEL)
             # twice as many partitions as shards: fewer of them meet in one task, and empty ones cost next to nothing
             arrived = outgoing.repartition(2 * sum(shards.values()), "shard")
             arrived = arrived.sortWithinPartitions("shard", "place", "record_id")
-            for line in arrived.mapInArrow(partial(_write, task), "shard int, entry string, words long").collect():
+            for line in map_in_arrow(arrived, partial(_write, task), _ENTRY).collect():
                 entry = ShardFile.model_validate(json.loads(line["entry"]))
                 written[line["shard"]] = WrittenShard(entry, line["words"])
     finally:

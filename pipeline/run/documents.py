@@ -16,14 +16,11 @@ from pyspark.sql import functions as sql
 
 from pipeline.quality.judge import COLUMNS, judge
 from pipeline.recipe import Recipe
+from pipeline.spark import map_in_arrow
 from pipeline.storage import Part, RowReader, Storage
 
 #: What dedup and publishing want to know of a judged-in record, besides `part` and `row`: where it is stored.
-DOCUMENT_SCHEMA = (
-    "record_id string, lang string, exact_hash string, signature array<bigint>, quality_score double, "
-    "n_words bigint, n_chars bigint, part string, row bigint"
-)
-_DOCUMENT = pa.schema(
+DOCUMENT = pa.schema(
     [
         ("record_id", pa.string()),
         ("lang", pa.string()),
@@ -36,6 +33,7 @@ _DOCUMENT = pa.schema(
         ("row", pa.int64()),
     ]
 )
+_HASHED = pa.schema([("hash", pa.string()), ("n", pa.int64())])
 _PARTS_PER_TASK = 64
 
 
@@ -49,10 +47,10 @@ def part_rows(spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
 def documents(
     spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part], *, signatures: bool
 ) -> DataFrame:
-    """The records that language and quality let pass (DOCUMENT_SCHEMA); `signature` is null unless asked for."""
+    """The records that language and quality let pass (DOCUMENT); `signature` is null unless asked for."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        columns = [f.name for f in _DOCUMENT if f.name not in ("part", "row")]
+        columns = [f.name for f in DOCUMENT if f.name not in ("part", "row")]
         wanted = [c for c in columns if signatures or c != "signature"]
         for path in _paths(batches):
             for first, table in judged_tables(storage, path, recipe, wanted):
@@ -61,13 +59,13 @@ def documents(
                 passed = table.filter(kept)
                 arrays = [
                     passed[f.name].cast(f.type).combine_chunks() if f.name in wanted else pa.nulls(len(rows), f.type)
-                    for f in _DOCUMENT
+                    for f in DOCUMENT
                     if f.name not in ("part", "row")
                 ]
                 arrays += [pa.array([path] * len(rows), pa.string()), rows]
-                yield from pa.Table.from_arrays(arrays, schema=_DOCUMENT).to_batches(max_chunksize=1000)
+                yield from pa.Table.from_arrays(arrays, schema=DOCUMENT).to_batches(max_chunksize=1000)
 
-    return part_rows(spark, parts).mapInArrow(read, DOCUMENT_SCHEMA)
+    return map_in_arrow(part_rows(spark, parts), read, DOCUMENT)
 
 
 def entering(spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part]) -> tuple[str, int]:
@@ -83,9 +81,9 @@ def entering(spark: SparkSession, storage: Storage, recipe: Recipe, parts: Seque
                 count += passed.num_rows
                 for row in zip(*(column.to_pylist() for column in passed.columns), strict=True):
                     hasher.update(repr(row).encode())
-            yield pa.RecordBatch.from_pylist([{"hash": hasher.hexdigest(), "n": count}])
+            yield pa.RecordBatch.from_pylist([{"hash": hasher.hexdigest(), "n": count}], schema=_HASHED)
 
-    rows = part_rows(spark, parts).mapInArrow(read, "hash string, n bigint").collect()
+    rows = map_in_arrow(part_rows(spark, parts), read, _HASHED).collect()
     whole = xxhash.xxh3_128("\n".join(sorted(row["hash"] for row in rows)).encode())
     return whole.hexdigest(), sum(row["n"] for row in rows)
 
@@ -104,17 +102,16 @@ def text_reader(storage: Storage) -> Callable[[str, Sequence[int]], list[str]]:
     return read
 
 
-def stored(spark: SparkSession, storage: Storage, parts: Sequence[Part], schema: str) -> DataFrame:
+def stored(spark: SparkSession, storage: Storage, parts: Sequence[Part], schema: pa.Schema) -> DataFrame:
     """A small committed dataset (`duplicates/`) as a DataFrame."""
-    names = [field.split()[0] for field in schema.split(", ")]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path in _paths(batches):
-            with RowReader(storage, path, names) as reader:
+            with RowReader(storage, path, schema.names) as reader:
                 for _, table in reader.read(range(reader.num_rows)):
-                    yield from table.select(names).to_batches(max_chunksize=10_000)
+                    yield from table.select(schema.names).to_batches(max_chunksize=10_000)
 
-    return part_rows(spark, parts).mapInArrow(read, schema)
+    return map_in_arrow(part_rows(spark, parts), read, schema)
 
 
 def kept_documents(passed: DataFrame, duplicates: DataFrame) -> DataFrame:

@@ -18,7 +18,7 @@ from pipeline.run.documents import documents, kept_documents
 from pipeline.run.progress import say, watch
 from pipeline.run.records import TEXTS
 from pipeline.run.selection import stored_duplicates
-from pipeline.storage import Part, PartWriter, RowReader, Storage
+from pipeline.storage import Part, PartWriter, RowReader, Storage, stem_of
 
 if TYPE_CHECKING:
     from pipeline.run.curate import Run
@@ -35,7 +35,7 @@ def shards(run: Run) -> bool:
     say("shards: " + ("what they depend on has changed" if manifest else "new"))
     passed = documents(run.session, storage, recipe, run.parts(), signatures=False)
     kept = kept_documents(passed, stored_duplicates(run))
-    with watch(run.session, "shards", 0):
+    with watch(run.session, "shards"):
         publish(run.session, kept, storage, recipe, RunInfo(key, recipe.digest()))
     accounts.check_shards(storage)
     return True
@@ -65,9 +65,8 @@ def trim(run: Run) -> bool:
 
 def _without_texts(task: tuple[Part, str], storage: Storage, keep_text: str) -> tuple[str, Part]:
     part, verdicts = task
-    stem = part.path.rsplit("/", 1)[-1].rsplit("-", 1)[0]
     with (
-        PartWriter(storage, "records", stem, RECORDS) as writer,
+        PartWriter(storage, "records", stem_of(part.path), RECORDS) as writer,
         RowReader(storage, part.path) as records,
         RowReader(storage, verdicts, ["kept"]) as judged,
     ):

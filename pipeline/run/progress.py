@@ -25,8 +25,8 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def watch(spark: SparkSession, what: str, tasks: int) -> Iterator[None]:
-    """Shows how many `tasks` are done while the body runs: a bar on a terminal, else a line now and then."""
+def watch(spark: SparkSession, what: str, tasks: int | None = None) -> Iterator[None]:
+    """A bar on a terminal, else a line now and then, of how many `tasks` (None: not known) are done by the body."""
     stop = threading.Event()
     group = f"gristmill {what} {time.monotonic_ns()}"
     spark.sparkContext.setJobGroup(group, what)
@@ -42,7 +42,7 @@ def watch(spark: SparkSession, what: str, tasks: int) -> Iterator[None]:
     say(f"{what}: done in {time.monotonic() - begin:.1f} s")
 
 
-def _look(spark: SparkSession, group: str, what: str, tasks: int, stop: threading.Event) -> None:
+def _look(spark: SparkSession, group: str, what: str, tasks: int | None, stop: threading.Event) -> None:
     terminal = sys.stderr.isatty()
     tracker = spark.sparkContext.statusTracker()
     wait = _BAR_SECONDS if terminal else _LINE_SECONDS
@@ -55,7 +55,7 @@ def _look(spark: SparkSession, group: str, what: str, tasks: int, stop: threadin
                     detail = tracker.getStageInfo(stage)
                     done += detail.numCompletedTasks if detail else 0
             if terminal:
-                bar.n = min(done, tasks)
+                bar.n = done if tasks is None else min(done, tasks)
                 bar.refresh()
             else:
-                say(f"{what}: {done} of {tasks} tasks done")
+                say(f"{what}: {done} tasks done" if tasks is None else f"{what}: {done} of {tasks} tasks done")

@@ -28,14 +28,13 @@ def _texts_needed(run: Run) -> int:
     recipe, storage = run.recipe, run.storage
     duplicates = keys.duplicates_key(recipe, [_keys(planned, recipe)[1] for planned in run.plan.inputs])
     verdicts = keys.verdicts_key(recipe, duplicates)
-    needed = TEXTS.index(recipe.keep_text)
+    shards = keys.shards_key(recipe, verdicts)
+    wish = TEXTS.index(recipe.keep_text)
     if not _is_committed(storage, "duplicates", duplicates):
         return TEXTS.index("all")
-    if not _is_committed(storage, "verdicts", verdicts):
-        return max(needed, TEXTS.index("kept"))
-    if not _is_committed(storage, "shards", keys.shards_key(recipe, verdicts)):
-        return max(needed, TEXTS.index("kept"))
-    return needed
+    if not (_is_committed(storage, "verdicts", verdicts) and _is_committed(storage, "shards", shards)):
+        return max(wish, TEXTS.index("kept"))
+    return wish
 
 
 def _is_committed(storage: Storage, dataset: str, key: str) -> bool:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from pipeline import accounts
-from pipeline.datasets import DUPLICATES, DUPLICATES_DDL, VERDICTS
+from pipeline.datasets import DUPLICATES, VERDICTS
 from pipeline.dedup import find_duplicates
 from pipeline.recipe import Recipe
 from pipeline.run import keys
@@ -25,12 +25,15 @@ from pipeline.run.documents import (
     text_reader,
 )
 from pipeline.run.progress import say, watch
-from pipeline.storage import Part, PartWriter, Storage
+from pipeline.spark import map_in_arrow
+from pipeline.storage import Part, PartWriter, Storage, stem_of
 
 if TYPE_CHECKING:
     from pipeline.run.curate import Run
 
 _ROWS_PER_FILE = 1_000_000
+#: What a task tells of a file that it wrote; `records`: the part that a file of verdicts is about.
+_WRITTEN = pa.schema([("part", pa.string()), ("records", pa.string())])
 
 
 def duplicates(run: Run) -> bool:
@@ -49,21 +52,18 @@ def duplicates(run: Run) -> bool:
     why = keys.changes("dedup", recipe, manifest.extra["ingredients"]) if manifest else ""
     because = f"{why} changed" if why else "another set of records enters" if manifest else "new"
     say(f"duplicates: {count:,} records to compare: {because}")
-    if not (recipe.dedup.exact or recipe.dedup.near):
-        nothing = run.session.createDataFrame([], DUPLICATES_DDL)
-        extra = {"settings": settings, "ingredients": keys.ingredients("dedup", recipe), "counts": {"entered": count}}
-        storage.commit("duplicates", key, _write_duplicates(run, nothing, 1), extra)
-        return True
-    with watch(run.session, "duplicates", 0):
-        passed = documents(run.session, storage, recipe, parts, signatures=True)
-        found = find_duplicates(run.session, passed, recipe.dedup, text_reader(storage))
-        written = _write_duplicates(run, found.duplicates, 1 + count // _ROWS_PER_FILE)
-        found.release()
-    extra = {
-        "settings": settings,
-        "ingredients": keys.ingredients("dedup", recipe),
-        "counts": {"entered": count, **_for_people(found.counts)},
-    }
+    counts: dict[str, Any] = {"entered": count}
+    if recipe.dedup.exact or recipe.dedup.near:
+        with watch(run.session, "duplicates"):
+            passed = documents(run.session, storage, recipe, parts, signatures=True)
+            found = find_duplicates(passed, recipe.dedup, text_reader(storage))
+            written = _write_duplicates(run, found.duplicates, 1 + count // _ROWS_PER_FILE)
+            found.release()
+        counts |= _for_people(found.counts)
+    else:
+        with PartWriter(storage, "duplicates", "duplicates", DUPLICATES) as writer:
+            written = [writer.close()]
+    extra = {"settings": settings, "ingredients": keys.ingredients("dedup", recipe), "counts": counts}
     storage.commit("duplicates", key, written, extra)
     return True
 
@@ -92,16 +92,16 @@ def _write_duplicates(run: Run, found: DataFrame, files: int) -> list[Part]:
             for batch in batches:
                 writer.write(batch.select(DUPLICATES.names))
             part = writer.close()
-        yield pa.RecordBatch.from_pylist([{"part": json.dumps(part.to_json())}])
+        yield pa.RecordBatch.from_pylist([{"part": json.dumps(part.to_json())}], schema=_WRITTEN)
 
     spread = found.repartition(files, "record_id").sortWithinPartitions("record_id")
-    rows = spread.mapInArrow(write, "part string").collect()
+    rows = map_in_arrow(spread, write, _WRITTEN).collect()
     return sorted((Part.from_json(json.loads(row["part"])) for row in rows), key=lambda part: part.path)
 
 
 def stored_duplicates(run: Run) -> DataFrame:
     manifest = run.committed("duplicates")
-    return stored(run.session, run.storage, manifest.parts, DUPLICATES_DDL)
+    return stored(run.session, run.storage, manifest.parts, DUPLICATES)
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------
@@ -132,12 +132,11 @@ def verdicts(run: Run) -> bool:
             for task in batch.to_pylist():
                 gone = {one["row"]: one["kind"] for one in task["removed"] or ()}
                 part = _write_verdicts(storage, recipe, task["part"], gone)
-                yield pa.RecordBatch.from_pylist([{"records": task["part"], "part": json.dumps(part.to_json())}])
+                told = {"part": json.dumps(part.to_json()), "records": task["part"]}
+                yield pa.RecordBatch.from_pylist([told], schema=_WRITTEN)
 
     with watch(session, "verdicts", len(parts)):
-        rows = (
-            tasks.repartition(max(1, min(len(parts), 200))).mapInArrow(write, "records string, part string").collect()
-        )
+        rows = map_in_arrow(tasks.repartition(max(1, min(len(parts), 200))), write, _WRITTEN).collect()
     written = {row["records"]: Part.from_json(json.loads(row["part"])) for row in rows}
     storage.commit(
         "verdicts", key, [written[part.path] for part in parts], {"ingredients": keys.ingredients("judge", recipe)}
@@ -148,8 +147,7 @@ def verdicts(run: Run) -> bool:
 
 
 def _write_verdicts(storage: Storage, recipe: Recipe, path: str, gone: dict[int, str]) -> Part:
-    stem = path.rsplit("/", 1)[-1].rsplit("-", 1)[0]  # the records part's name without its attempt
-    with PartWriter(storage, "verdicts", stem, VERDICTS) as writer:
+    with PartWriter(storage, "verdicts", stem_of(path), VERDICTS) as writer:
         for first, table in judged_tables(storage, path, recipe, ["record_id", "url"]):
             columns: dict[str, Any] = {name: table[name].combine_chunks() for name in VERDICTS.names}
             here = [row for row in gone if first <= row < first + table.num_rows]

@@ -10,6 +10,7 @@ from pipeline.storage.parquet import (
     file_options,
     read_rows,
     row_bytes,
+    stem_of,
 )
 from pipeline.storage.store import Manifest, Receipt, Storage, open_run
 
@@ -27,4 +28,5 @@ __all__ = [
     "open_run",
     "read_rows",
     "row_bytes",
+    "stem_of",
 ]

@@ -65,6 +65,11 @@ def file_options(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
+def stem_of(path: str) -> str:
+    """The `stem` under which a part was written: its name without the folder and the attempt."""
+    return path.rsplit("/", 1)[-1].rsplit("-", 1)[0]
+
+
 class PartWriter:
     """Writes one Parquet file of `dataset` as a stream: `write` rows, then `close` for the Part or `abort`.
 

@@ -82,7 +82,7 @@ def dedup(
     if shuffle is not None:
         random.Random(shuffle).shuffle(rows)
     frame = spark.createDataFrame(rows, SCHEMA).repartition(partitions)
-    result: DuplicatesResult = find_duplicates(spark, frame, settings, documents.reader(), **options)
+    result: DuplicatesResult = find_duplicates(frame, settings, documents.reader(), **options)
     removed = [row.asDict() for row in result.duplicates.collect()]
     result.release()
     found = {row["record_id"]: row for row in removed}

@@ -268,7 +268,7 @@ def test_faults_end_in_one_line(spark: SparkSession) -> None:
 
     def told(frame: Any, settings: Dedup = Dedup(), reader: Any = documents.reader()) -> str:  # noqa: B008
         with pytest.raises(GristmillError) as error:
-            find_duplicates(spark, frame, settings, reader)
+            find_duplicates(frame, settings, reader)
         assert "\n" not in str(error.value)
         return str(error.value)
 
