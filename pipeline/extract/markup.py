@@ -1,0 +1,269 @@
+"""Reading tags: names, attributes, comments and what is skipped whole. Nothing here knows the tree.
+
+Kernels read one byte beyond where they look, so `html` has a few more bytes than its length `n`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipeline.compiled import njit
+from pipeline.extract import class_words, tags
+from pipeline.extract import state as st
+
+_FACTOR = np.uint64(tags.NAME_FACTOR)
+_CLASS, _ID, _ROLE, _ITEMPROP = (np.uint64(tags.packed(name)) for name in ("class", "id", "role", "itemprop"))
+_STYLE, _HIDDEN, _ARIA_HIDDEN, _HREF = (
+    np.uint64(tags.packed(name)) for name in ("style", "hidden", "aria-hidden", "href")
+)
+_DISPLAY, _VISIBILITY, _NONE, _TRUE = (
+    np.uint64(tags.packed(name)) for name in ("display", "visibility", "none", "true")
+)
+_FNV, _FNV_PRIME, _32_BITS = np.uint64(0x811C9DC5), np.uint64(0x01000193), np.uint64(0xFFFFFFFF)
+_SEED, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+#: Tokens of one attribute that are stored: more say nothing more
+_MAX_TOKENS = 64
+
+
+@njit
+def is_letter(b: int) -> bool:
+    return 97 <= (b | 32) <= 122
+
+
+@njit
+def find(html: Any, byte: int, i: int, n: int) -> int:
+    """Where `byte` is next, from i on, or n."""
+    while i < n and html[i] != byte:
+        i += 1
+    return i
+
+
+@njit
+def tag_name(html: Any, i: int, n: int) -> Any:
+    """(id, end) of the tag name at i."""
+    key, start, hyphen = np.uint64(0), i, False
+    while i < n:
+        b = np.int64(html[i])
+        if b <= 62 and (b == 62 or b == 47 or b <= 32):
+            break
+        if 65 <= b <= 90:
+            b |= 32
+        elif b == 45:
+            hyphen = True
+        if i - start < 7:
+            key |= np.uint64(b) << np.uint64(8 * (i - start))
+        i += 1
+    key |= np.uint64(min(i - start, 255)) << np.uint64(56)
+    slot = np.int64(key * _FACTOR >> np.uint64(55))
+    while tags.NAME_KEYS[slot] != np.uint64(0):
+        if tags.NAME_KEYS[slot] == key:
+            return np.int64(tags.NAME_IDS[slot]), i
+        slot = (slot + 1) & 511
+    return (tags.CUSTOM if hyphen else tags.UNKNOWN), i
+
+
+@njit
+def tokens(html: Any, i: int, end: int, element: int, room: Any, hashes: Any, categories: Any, s: Any) -> None:
+    """Store the hashes of the words of an attribute value; a category that lists one is at distance 0.
+
+    Words end at what is no letter or digit, and before a capital after a small letter; digits at their end are dropped.
+    """
+    value, kept, length, small, stored = _FNV, _FNV, 0, False, 0
+    while True:
+        b = np.int64(html[i]) if i < end else 32
+        digit, capital = 48 <= b <= 57, 65 <= b <= 90
+        letter = capital or 97 <= b <= 122 or b >= 128
+        if not letter and not digit or capital and small:
+            if length and stored < _MAX_TOKENS:
+                n = s[st.N_TOKENS]
+                if n < room.size:
+                    room[n], hashes[n] = element, kept
+                s[st.N_TOKENS] = n + 1
+                stored += 1
+                _set_categories(kept, element, categories)
+            value, length = _FNV, 0
+        if letter or digit:
+            small = not capital
+            value = (value ^ np.uint64(b | 32 if capital else b)) * _FNV_PRIME & _32_BITS
+            if letter:
+                kept, length = value, 1
+        else:
+            small = False
+        if i >= end:
+            return
+        i += 1
+
+
+@njit
+def _set_categories(token: Any, element: int, categories: Any) -> None:
+    slot = np.int64(token) & 1023
+    while class_words.WORD_KEYS[slot] != 0:
+        if np.int64(class_words.WORD_KEYS[slot]) == np.int64(token):
+            bits = np.int64(class_words.WORD_CATEGORIES[slot])
+            column = 0
+            while bits:
+                if bits & 1:
+                    categories[element, column] = 0
+                bits >>= 1
+                column += 1
+            return
+        slot = (slot + 1) & 1023
+
+
+@njit
+def _class_hash(html: Any, i: int, end: int, value: Any) -> Any:
+    """`value` and the bytes of a class value that are no digits, hashed."""
+    while i < end:
+        b = html[i]
+        if not 48 <= b <= 57:
+            value = (value ^ np.uint64(b)) * _PRIME
+        i += 1
+    return value
+
+
+@njit
+def tag_hash(tag: int) -> Any:
+    return (_SEED ^ np.uint64(tag)) * _PRIME
+
+
+@njit
+def _letters(html: Any, i: int, end: int) -> Any:
+    """(the letters at i in `packed` form, where they end)."""
+    key, start = np.uint64(0), i
+    while i < end and is_letter(html[i]):
+        if i - start < 7:
+            key |= np.uint64(html[i] | 32) << np.uint64(8 * (i - start))
+        i += 1
+    return key | np.uint64(min(i - start, 255)) << np.uint64(56), i
+
+
+@njit
+def _hides(html: Any, i: int, end: int) -> bool:
+    """Whether a style value holds display:none or visibility:hidden."""
+    while i < end:
+        name, i = _letters(html, i, end)
+        if name == _DISPLAY or name == _VISIBILITY:
+            while i < end and (html[i] == 58 or html[i] <= 32):
+                i += 1
+            value, i = _letters(html, i, end)
+            if (name == _DISPLAY and value == _NONE) or (name == _VISIBILITY and value == _HIDDEN):
+                return True
+        else:
+            i += 1
+    return False
+
+
+@njit
+def attributes(
+    html: Any, i: int, n: int, element: int, room: Any, hashes: Any, categories: Any, signature: Any, s: Any
+) -> int:
+    """Read the attributes from i on; returns where the tag has ended. An element < 0 is none: nothing is stored."""
+    s[st.LINKED] = 0
+    while i < n:
+        b = np.int64(html[i])
+        if b == 62:  # >
+            return i + 1
+        if b == 47 or b <= 32:
+            i += 1
+            continue
+        start, key = i, np.uint64(0)
+        while True:
+            if 65 <= b <= 90:
+                b |= 32
+            if i - start < 7:
+                key |= np.uint64(b) << np.uint64(8 * (i - start))
+            i += 1
+            if i >= n:
+                return n
+            b = np.int64(html[i])
+            if b <= 62 and (b == 61 or b == 62 or b == 47 or b <= 32):
+                break
+        key |= np.uint64(min(i - start, 255)) << np.uint64(56)
+        while i < n and html[i] <= 32:
+            i += 1
+        value, end = i, i
+        if i < n and html[i] == 61:  # =
+            i += 1
+            while i < n and html[i] <= 32:
+                i += 1
+            if i >= n:
+                return n
+            b = np.int64(html[i])
+            if b == 34 or b == 39:
+                value = i + 1
+                end = find(html, b, value, n)
+                if end == n:  # never closed: the tag ends where it would without the quotation mark
+                    end = find(html, 62, value, n)
+                    i = end
+                else:
+                    i = end + 1
+            else:
+                value = i
+                while i < n and html[i] > 32 and html[i] != 62:
+                    i += 1
+                end = i
+        if element >= 0:
+            if key == _CLASS:
+                signature[element] = _class_hash(html, value, end, signature[element])
+                tokens(html, value, end, element, room, hashes, categories, s)
+            elif key == _ID or key == _ROLE or key == _ITEMPROP:
+                tokens(html, value, end, element, room, hashes, categories, s)
+            elif key == _HREF:
+                s[st.LINKED] = 1
+            elif key == _HIDDEN or (key == _STYLE and _hides(html, value, end)):
+                categories[element, tags.HIDDEN_CATEGORY] = 0
+            elif key == _ARIA_HIDDEN and _letters(html, value, end)[0] == _TRUE:
+                categories[element, tags.HIDDEN_CATEGORY] = 0
+    return n
+
+
+@njit
+def comment_end(html: Any, i: int, n: int) -> int:
+    """Where the comment, declaration or instruction at i (`<!`, `<?`, `</` before no letter) has ended."""
+    if not (html[i + 1] == 33 and html[i + 2] == 45 and html[i + 3] == 45):
+        return min(find(html, 62, i + 2, n) + 1, n)
+    if html[i + 4] == 62:
+        return min(i + 5, n)
+    i += 4
+    while True:
+        i = find(html, 62, i, n)
+        if i >= n:
+            return n
+        if html[i - 1] == 45 and html[i - 2] == 45 or html[i - 1] == 33 and html[i - 2] == 45 and html[i - 3] == 45:
+            return i + 1
+        i += 1
+
+
+@njit
+def raw_end(html: Any, i: int, n: int, tag: int) -> int:
+    """Where the end tag of a raw text element stands, or n."""
+    while True:
+        i = find(html, 60, i, n)
+        if i >= n:
+            return n
+        if html[i + 1] == 47 and is_letter(html[i + 2]):
+            found, _ = tag_name(html, i + 2, n)
+            if found == tag:
+                return i
+        i += 1
+
+
+@njit
+def subtree_end(html: Any, i: int, n: int, tag: int) -> int:
+    """Where the end tag of an element stands that may hold others of its name, or n."""
+    depth = 1
+    while True:
+        i = find(html, 60, i, n)
+        if i >= n:
+            return n
+        end_tag = html[i + 1] == 47
+        at = i + 2 if end_tag else i + 1
+        if is_letter(html[at]):
+            found, _ = tag_name(html, at, n)
+            if found == tag:
+                depth += -1 if end_tag else 1
+                if depth == 0:
+                    return i
+        i += 1
