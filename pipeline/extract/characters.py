@@ -65,7 +65,7 @@ def character_kinds() -> npt.NDArray[np.uint16]:
 
 
 @njit
-def kind_of(code: int, kinds: Any) -> Any:
+def kind_of(code: Any, kinds: Any) -> Any:
     if code < t.TABLE_SIZE:
         return kinds[code]
     return kinds[t.TABLE_SIZE] if code < 0x40000 else kinds[t.TABLE_SIZE + 1]
@@ -76,7 +76,7 @@ def decode(html: Any, i: int, end: int) -> Any:
     """(code point, bytes) of the character of html[i:end] at i; what is not UTF-8 is U+FFFD, byte by byte."""
     b = np.int64(html[i])
     if b < 0xE0:
-        if 0xC2 <= b and i + 1 < end:
+        if b >= 0xC2 and i + 1 < end:
             return (b & 31) << 6 | (np.int64(html[i + 1]) & 63), 2
         return (b if b < 128 else 0xFFFD), 1
     if b < 0xF0:

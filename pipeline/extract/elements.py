@@ -1,17 +1,28 @@
-"""The open elements: what a start or end tag opens and closes. Not HTML5's tree, but near it, in time linear in tags."""
+"""The open elements: what a start or end tag opens and closes. Near HTML5's tree, in linear time."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pipeline.compiled import njit
 from pipeline.extract import state as st
 from pipeline.extract import tags
 
+_ONES = np.uint64(0x0101010101010101)
+_TO_128 = _ONES * np.uint64(128 - (tags.NEVER - 1))
+
 
 @njit
-def make(t: int, stack: Any, parent: Any, tag: Any, depth: Any, block: Any, categories: Any, s: Any) -> int:
-    """The number of a new element in the one that is open; -1 where there is no room for it."""
+def make(
+    t: int, stack: Any, parent: Any, tag: Any, depth: Any, block: Any, number: Any, categories: Any, distances: Any,
+    s: Any,
+) -> Any:  # fmt: skip
+    """The number of a new element in the one that is open; -1 where there is no room for it.
+
+    `distances` are the bytes of `categories` as uint64.
+    """
     e = s[st.N_ELEMENTS]
     if e >= parent.size:
         return -1
@@ -22,9 +33,13 @@ def make(t: int, stack: Any, parent: Any, tag: Any, depth: Any, block: Any, cate
     above = stack[s[st.N_OPEN] - 1]
     parent[e], tag[e], depth[e] = above, t, depth[above] + 1
     block[e] = e if flags & tags.BLOCK else block[above]
-    for column in range(categories.shape[1]):
-        distance = categories[above, column]
-        categories[e, column] = distance + 1 if distance < tags.NEVER - 1 else distance
+    number[e] = 0
+    if t == tags.LI and tag[above] == tags.OL:
+        number[above] += 1
+        number[e] = number[above]
+    for k in range(distances.shape[1]):  # eight columns at a time: one more, but for those at NEVER - 1 and NEVER
+        of_above = distances[above, k]
+        distances[e, k] = of_above + (_ONES ^ (of_above + _TO_128) >> np.uint64(7) & _ONES)
     if tags.TAG_CATEGORY[t] >= 0:
         categories[e, tags.TAG_CATEGORY[t]] = 0
     return e

@@ -1,8 +1,9 @@
 """Kept blocks as plain text, their structure kept.
 
-One line per block, in document order; list items begin with `- `, two spaces in front per list around theirs; the kept
-cells of a table's row are one line, divided by ` | `; <br> ends a line; <pre> keeps its white space, everywhere else a
-run of it is one space; character references are decoded once. A title that has been written is not written again.
+One line per block, in document order; list items begin with `- `, those of ordered lists with `1. `, two spaces in
+front per list around theirs; the kept cells of a table's row are one line, divided by ` | `; <br> ends a line; <pre>
+keeps its white space, everywhere else a run of it is one space; character references are decoded once. A title that
+has been written is not written again.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ def emit(blocks: Blocks, kept: npt.NDArray[np.bool_]) -> str:
     n_spans = int(blocks.first_span[-1])
     source = int((blocks.span_end - blocks.span_start)[:n_spans].sum())
     # a reference of five bytes can stand for six; every span and block brings a few separators
-    out = np.empty(2 * source + 2 * n_spans + (2 * _MAX_INDENT + 8) * len(blocks.owner) + 16, np.uint8)
+    out = np.empty(2 * source + 2 * n_spans + (2 * _MAX_INDENT + 16) * len(blocks.owner) + 16, np.uint8)
     around = structure(blocks, kept)
     length = _write(
-        blocks.html, blocks.owner, blocks.tag, blocks.parent, blocks.categories, blocks.counts, blocks.text_hash,
-        blocks.first_span, blocks.span_start, blocks.span_end, blocks.span_kind, kept, *around, character_kinds(),
-        *entities.names(), np.empty(_MAX_TITLES, np.uint64), out,
+        blocks.html, blocks.owner, blocks.tag, blocks.parent, blocks.number, blocks.categories, blocks.counts,
+        blocks.text_hash, blocks.first_span, blocks.span_start, blocks.span_end, blocks.span_kind, kept, *around,
+        character_kinds(), *entities.names(), np.empty(_MAX_TITLES, np.uint64), out,
     )  # fmt: skip
     return out[:length].tobytes().decode("utf-8", "replace")
 
@@ -48,7 +49,7 @@ def block_text(blocks: Blocks, block: int) -> str:
 
 
 @njit
-def _is_title(b: int, owner: Any, tag: Any, parent: Any, categories: Any, counts: Any) -> bool:
+def _is_title(b: int, owner: Any, tag: Any, parent: Any, categories: Any, counts: Any) -> Any:
     """Whether a block is a heading or so called, and has no word that the page's title has not."""
     if counts[b, st.WORDS] < 2 or counts[b, st.TITLE_WORDS] < counts[b, st.WORDS]:
         return False
@@ -59,7 +60,7 @@ def _is_title(b: int, owner: Any, tag: Any, parent: Any, categories: Any, counts
 
 
 @njit
-def _write_code(code: int, out: Any, k: int) -> int:
+def _write_code(code: Any, out: Any, k: int) -> int:
     """Append a code point in UTF-8."""
     if code < 0x80:
         out[k] = code
@@ -120,8 +121,11 @@ def _write_span(
 
 
 @njit
-def _begin(b: int, e: int, last: int, item: Any, level: Any, cell: Any, row: Any, begun: Any, out: Any, k: int) -> Any:
-    """Write what stands between the last kept block (of element `last`, -1: none) and block b of element e.
+def _begin(
+    e: int, last: int, parent: Any, number: Any, item: Any, level: Any, cell: Any, row: Any, begun: Any, out: Any,
+    k: int,
+) -> Any:  # fmt: skip
+    """Write what stands between the last kept block (of element `last`, -1: none) and the next, of element e.
 
     Returns the new length and the item that has begun.
     """
@@ -140,16 +144,29 @@ def _begin(b: int, e: int, last: int, item: Any, level: Any, cell: Any, row: Any
         for _ in range(2 * min(max(level[e] - 1, 0), _MAX_INDENT)):
             out[k] = 32
             k += 1
-        out[k], out[k + 1] = 45, 32  # -
-        return k + 2, item[e]
+        begun = item[e]
+        if number[begun] > 0 and (e == begun or parent[e] == begun):  # not where an item holds a whole comment
+            digits = 1
+            while digits < 9 and 10**digits <= number[begun]:
+                digits += 1
+            rest = number[begun]
+            for j in range(k + digits - 1, k - 1, -1):
+                out[j] = 48 + rest % 10
+                rest //= 10
+            k += digits
+            out[k] = 46  # .
+        else:
+            out[k] = 45  # -
+        out[k + 1] = 32
+        k += 2
     return k, begun
 
 
 @njit
 def _write(
-    html: Any, owner: Any, tag: Any, parent: Any, categories: Any, counts: Any, text_hash: Any, first_span: Any,
-    span_start: Any, span_end: Any, span_kind: Any, kept: Any, item: Any, level: Any, cell: Any, row: Any, kinds: Any,
-    entity_keys: Any, entity_values: Any, titles: Any, out: Any,
+    html: Any, owner: Any, tag: Any, parent: Any, number: Any, categories: Any, counts: Any, text_hash: Any,
+    first_span: Any, span_start: Any, span_end: Any, span_kind: Any, kept: Any, item: Any, level: Any, cell: Any,
+    row: Any, kinds: Any, entity_keys: Any, entity_values: Any, titles: Any, out: Any,
 ) -> int:  # fmt: skip
     """Fill `out`; returns its length. `titles` are the hashes of those written."""
     k, last, n_titles, begun = 0, -1, 0, -1
@@ -166,7 +183,7 @@ def _write(
             if n_titles < titles.size:
                 titles[n_titles] = text_hash[b]
                 n_titles += 1
-        k, begun = _begin(b, e, last, item, level, cell, row, begun, out, k)
+        k, begun = _begin(e, last, parent, number, item, level, cell, row, begun, out, k)
         last = e
         start = k
         for s in range(first_span[b], first_span[b + 1]):

@@ -41,7 +41,7 @@ def names() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
 
 
 @njit
-def _look_up(key: Any, keys: Any, values: Any) -> int:
+def _look_up(key: Any, keys: Any, values: Any) -> Any:
     slot = np.int64(key & np.uint64(_SLOTS - 1))
     while keys[slot] != np.uint64(0):
         if keys[slot] == key:
@@ -83,7 +83,8 @@ def _number(html: Any, i: int, end: int) -> Any:
     if html[j] == 120 or html[j] == 88:  # x X
         base = 16
         j += 1
-    start, code = j, 0
+    start = j
+    code: Any = 0
     while j < end:
         b = np.int64(html[j])
         if 48 <= b <= 57:

@@ -41,8 +41,7 @@ from pipeline.extract.state import (  # noqa: F401 - the columns of `counts`, fo
 from pipeline.extract.text_run import end_word, text_run
 
 MAX_ELEMENTS, MAX_BLOCKS = 1_000_000, 400_000
-#: The kernels look this far beyond a page's end.
-_MARGIN = 8
+_LESS = 60  #: <
 _TITLE_BIT = 1 << 62
 
 Ints = npt.NDArray[np.int32]
@@ -57,6 +56,7 @@ class Blocks:
     parent: Ints  #: [m] -1 for the root, else less than the element's own number
     tag: npt.NDArray[np.int16]  #: [m] index in tags.NAMES
     depth: Ints  #: [m] 0 for the root
+    number: Ints  #: [m] of an item in an ordered list; else 0, or the list's last one
     signature: npt.NDArray[np.uint64]  #: [m] hash of the tag and of the class value without digits
     categories: npt.NDArray[np.uint8]  #: [m, len(tags.CATEGORIES)] levels up to the nearest of the kind, tags.NEVER
     token_element: Ints  #: [t] whose class, id, role or itemprop value holds the token
@@ -74,25 +74,28 @@ class Blocks:
 
 def scan(html: bytes) -> Blocks:
     """The elements and blocks of a page in UTF-8. Never raises for what the page holds."""
-    n, tags_at_most = len(html), html.count(b"<")
-    page = np.empty(n + _MARGIN, np.uint8)
+    n = len(html)
+    words = np.empty((n + markup.MARGIN) // 8 + 1, np.uint64)
+    page = words.view(np.uint8)
     page[:n] = np.frombuffer(html, np.uint8)
     page[n:] = 0
+    tags_at_most = int(np.count_nonzero(page == _LESS))
     room = 4 * tags_at_most + 64
     while True:
         m, blocks = min(tags_at_most + 1, MAX_ELEMENTS), min(tags_at_most + 1, MAX_BLOCKS)
         spans = 2 * tags_at_most + 2
         parent, tag, depth = np.empty(m, np.int32), np.empty(m, np.int16), np.empty(m, np.int32)
-        signature, categories = np.empty(m, np.uint64), np.empty((m, len(tags.CATEGORIES)), np.uint8)
+        signature, distances = np.empty(m, np.uint64), np.empty((m, tags.CATEGORY_BYTES // 8), np.uint64)
+        number, categories = np.empty(m, np.int32), distances.view(np.uint8)
         token_element, token_hash = np.empty(room, np.int32), np.empty(room, np.uint32)
         owner, counts = np.empty(blocks, np.int32), np.empty((blocks, N_COUNTS), np.int32)
         text_hash, first_span = np.empty(blocks, np.uint64), np.empty(blocks + 1, np.int32)
         span_start, span_end = np.empty(spans, np.int32), np.empty(spans, np.int32)
         span_kind, state = np.empty(spans, np.uint8), np.zeros(st.N_STATE, np.int64)
         _scan(
-            page, n, character_kinds(), *entities.names(), parent, tag, depth, signature, categories, token_element,
-            token_hash, owner, counts, text_hash, first_span, span_start, span_end, span_kind, state,
-            np.empty(m, np.int32), np.empty(st.MAX_OPEN, np.int32), np.empty(st.MAX_OPEN, np.uint8),
+            page, words, n, character_kinds(), *entities.names(), parent, tag, depth, number, signature, categories,
+            distances, token_element, token_hash, owner, counts, text_hash, first_span, span_start, span_end, span_kind,
+            state, np.empty(m, np.int32), np.empty(st.MAX_OPEN, np.int32), np.empty(st.MAX_OPEN, np.uint8),
             np.zeros(N_COUNTS, np.int64), np.zeros(2, np.uint64), np.zeros(st.TITLE_SLOTS, np.uint64),
         )  # fmt: skip
         if state[st.N_TOKENS] <= room:
@@ -102,8 +105,9 @@ def scan(html: bytes) -> Blocks:
     b, s = int(state[st.N_BLOCKS]), int(state[st.N_SPANS])
     title = html[state[st.TITLE_START] : state[st.TITLE_END]].decode("utf-8", "replace")
     return Blocks(
-        page[:n], parent[:m], tag[:m], depth[:m], signature[:m], categories[:m], token_element[:t], token_hash[:t],
-        owner[:b], counts[:b], text_hash[:b], first_span[: b + 1], span_start[:s], span_end[:s], span_kind[:s],
+        page[:n], parent[:m], tag[:m], depth[:m], number[:m], signature[:m], categories[:m, : len(tags.CATEGORIES)],
+        token_element[:t], token_hash[:t], owner[:b], counts[:b], text_hash[:b], first_span[: b + 1], span_start[:s],
+        span_end[:s], span_kind[:s],
         " ".join(html_module.unescape(title).split()) or None,
     )  # fmt: skip
 
@@ -117,23 +121,31 @@ def _end_block(
     n = s[st.N_BLOCKS]
     if not s[st.ANY]:
         s[st.N_SPANS] = first_span[n]  # white space in <pre>
-    else:
-        if s[st.IN_WORD]:
-            end_word(hashes[0], hashes, title, s, c)
-        s[st.IN_WORD] = 0
-        if n + 1 == owner.size and not final:
-            s[st.SPACE], s[st.N_BREAKS] = 1, 1
-            return
-        c[st.SENTENCES] += s[st.STOP]
-        owner[n] = block[stack[s[st.N_OPEN] - 1]]
-        for column in range(st.N_COUNTS):
-            counts[n, column] = c[column]
-        text_hash[n] = hashes[1]
-        first_span[n + 1] = s[st.N_SPANS]
-        s[st.N_BLOCKS] = n + 1
-    c[:] = 0
+        c[st.IMAGES] = c[st.BREAKS] = 0
+        return
+    if s[st.IN_WORD]:
+        end_word(hashes[0], hashes, title, s, c)
+    s[st.IN_WORD] = 0
+    if n + 1 == owner.size and not final:
+        s[st.SPACE], s[st.N_BREAKS] = 1, 1
+        return
+    c[st.SENTENCES] += s[st.STOP]
+    owner[n] = block[stack[s[st.N_OPEN] - 1]]
+    for column in range(st.N_COUNTS):
+        counts[n, column] = c[column]
+    text_hash[n] = hashes[1]
+    first_span[n + 1] = s[st.N_SPANS]
+    s[st.N_BLOCKS] = n + 1
+    _begin_block(s, c, hashes)
+
+
+@njit
+def _begin_block(s: Any, c: Any, hashes: Any) -> None:
+    for k in range(st.FIRST_OF_BLOCK, st.N_STATE):
+        s[k] = 0
+    for column in range(st.N_COUNTS):
+        c[column] = 0
     hashes[1] = np.uint64(0)
-    s[st.FIRST_OF_BLOCK :] = 0
 
 
 @njit
@@ -146,15 +158,15 @@ def _end_word(s: Any, c: Any, hashes: Any, title: Any) -> None:
 
 
 @njit
-def _skipped(html: Any, i: int, n: int, t: int, s: Any) -> int:
+def _skipped(html: Any, words: Any, i: int, n: int, t: int, s: Any) -> Any:
     """Where what has no text of the page, whose start tag has ended at i, is over."""
     bit = 1 << (t - tags.SCRIPT)
     subtree = tags.FLAGS[t] & tags.SUBTREE != 0
     if s[st.UNCLOSED] & bit or (subtree and html[i - 2] == 47):  # <svg/>
         return i
-    end = markup.subtree_end(html, i, n, t) if subtree else markup.raw_end(html, i, n, t)
+    end = markup.subtree_end(html, words, i, n, t) if subtree else markup.raw_end(html, words, i, n, t)
     if end < n:
-        return min(markup.find(html, 62, end, n) + 1, n)
+        return min(markup.find(words, 62, end, n) + 1, n)
     if t == tags.SCRIPT or t == tags.STYLE:  # takes the rest of the page, as in a browser
         return n
     s[st.UNCLOSED] |= bit
@@ -163,8 +175,9 @@ def _skipped(html: Any, i: int, n: int, t: int, s: Any) -> int:
 
 @njit
 def _scan(
-    html: Any, n: int, kinds: Any, entity_keys: Any, entity_values: Any, parent: Any, tag: Any, depth: Any,
-    signature: Any, categories: Any, token_element: Any, token_hash: Any, owner: Any, counts: Any, text_hash: Any,
+    html: Any, words: Any, n: int, kinds: Any, entity_keys: Any, entity_values: Any, parent: Any, tag: Any, depth: Any,
+    number: Any, signature: Any, categories: Any, distances: Any, token_element: Any, token_hash: Any, owner: Any,
+    counts: Any, text_hash: Any,
     first_span: Any, span_start: Any, span_end: Any, span_kind: Any, s: Any, block: Any, stack: Any, marks: Any,
     c: Any, hashes: Any, title: Any,
 ) -> None:  # fmt: skip
@@ -173,13 +186,13 @@ def _scan(
     Of work: `block` int32[m] each element's nearest block-level one, `stack` and `marks` the open elements, `c` and
     `hashes` of the open block, `title` the words of the title.
     """
-    parent[0], tag[0], depth[0], block[0], stack[0], marks[0], first_span[0] = -1, 0, 0, 0, 0, 0, 0
+    parent[0], tag[0], depth[0], number[0], block[0], stack[0], marks[0], first_span[0] = -1, 0, 0, 0, 0, 0, 0, 0
     signature[0] = markup.tag_hash(0)
     categories[0, :] = tags.NEVER
     s[st.N_ELEMENTS] = s[st.N_OPEN] = 1
     i = text = 0
     while True:
-        i = markup.find(html, 60, i, n)
+        i = markup.find(words, 60, i, n)
         after = np.int64(html[i + 1]) if i < n else 0
         if i < n and not (markup.is_letter(after) or after == 33 or after == 47 or after == 63):
             i += 1  # a lone <
@@ -203,7 +216,7 @@ def _scan(
         end_tag = after == 47
         at = i + 2 if end_tag else i + 1
         if not markup.is_letter(html[at]):
-            i = text = markup.comment_end(html, i, n)
+            i = text = markup.comment_end(html, words, i, n)
             continue
         t, i = markup.tag_name(html, at, n)
         flags = tags.FLAGS[t]
@@ -212,12 +225,12 @@ def _scan(
         elif flags & tags.APART:
             _end_word(s, c, hashes, title)
         if end_tag and t != tags.BR:
-            i = text = min(markup.find(html, 62, i, n) + 1, n)
+            i = text = min(markup.find(words, 62, i, n) + 1, n)
             if not flags & (tags.VOID | tags.RAW | tags.SUBTREE):
                 elements.close(t, stack, marks, tag, s)
             continue
         if flags & (tags.VOID | tags.RAW | tags.SUBTREE):
-            i = markup.attributes(html, i, n, -1, token_element, token_hash, categories, signature, s)
+            i = markup.attributes(html, words, i, n, -1, token_element, token_hash, categories, signature, s)
             if t == tags.BR:
                 c[st.BREAKS] += 1
                 _end_word(s, c, hashes, title)
@@ -230,10 +243,10 @@ def _scan(
             elif t == tags.IMG or t == tags.IMAGE:
                 c[st.IMAGES] += 1
             elif t == tags.TITLE:
-                end = n if s[st.UNCLOSED] & _TITLE_BIT else markup.raw_end(html, i, n, t)
+                end = n if s[st.UNCLOSED] & _TITLE_BIT else markup.raw_end(html, words, i, n, t)
                 if end == n:
                     s[st.UNCLOSED] |= _TITLE_BIT
-                    end = markup.find(html, 60, i, n)
+                    end = markup.find(words, 60, i, n)
                 if s[st.TITLE_START] == s[st.TITLE_END]:
                     s[st.TITLE_START], s[st.TITLE_END], s[st.COLLECT] = i, end, 1
                     text_run(
@@ -241,21 +254,26 @@ def _scan(
                         hashes, title,
                     )  # fmt: skip
                     _end_word(s, c, hashes, title)
-                    s[st.COLLECT], s[st.ANY] = 0, 0
-                    _end_block(False, stack, block, owner, counts, text_hash, first_span, s, c, hashes, title)
+                    s[st.COLLECT], s[st.N_SPANS] = 0, first_span[s[st.N_BLOCKS]]
+                    _begin_block(s, c, hashes)
                 i = end
             elif not flags & tags.VOID:
-                i = _skipped(html, i, n, t, s)
+                i = _skipped(html, words, i, n, t, s)
             text = i
             continue
         if flags & tags.BLOCK:
             elements.close_implied(t, stack, marks, tag, s)
         elif t == tags.A:
             elements.close_link(stack, marks, tag, s)
-        e = elements.make(t, stack, parent, tag, depth, block, categories, s)
+        e = elements.make(t, stack, parent, tag, depth, block, number, categories, distances, s)
         if e >= 0:
             signature[e] = markup.tag_hash(t)
-        i = text = markup.attributes(html, i, n, e, token_element, token_hash, categories, signature, s)
+        i = text = markup.attributes(html, words, i, n, e, token_element, token_hash, categories, signature, s)
+        if s[st.NUMBERED] and e >= 0:
+            if t == tags.OL:
+                number[e] = s[st.NUMBER] - 1
+            elif t == tags.LI and number[e]:
+                number[e] = number[parent[e]] = s[st.NUMBER]
         elements.push(e, t, stack, marks, s)
         if flags & tags.PRE and html[i] == 10:  # not part of the text
             i += 1

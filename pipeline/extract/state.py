@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Columns of `Blocks.counts`. Characters are counted as they are written: a run of white space is one, an entity is one.
+#: Columns of `Blocks.counts`. Characters are counted as they are written: white space and references count one each.
 (
     CHARS,
     WORDS,
@@ -50,6 +50,8 @@ PRE = 1 << 2  #: its white space counts
     COLLECT,  # 1: the words of this text are those of the title
     UNCLOSED,  # bits of the tags whose end tag is not to be found: no use to look again
     LINKED,  # 1: the start tag that was read last has an href
+    NUMBERED,  # 1: it says a number: that of a list's first item, or an item's
+    NUMBER,
     # of the block that is open: all 0 when it begins
     ANY,  # 1: it has text
     SPACE,  # 1: white space after its text
@@ -59,7 +61,7 @@ PRE = 1 << 2  #: its white space counts
     DOT_RUN,  # full stops in a row
     N_BREAKS,  # <br> since its last text
     N_STATE,
-) = range(24)
+) = range(26)
 FIRST_OF_BLOCK = ANY
 
 #: Deepest stack. Inline elements beyond half of it and others beyond all of it have no entry: what they hold belongs

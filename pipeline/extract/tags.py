@@ -45,7 +45,7 @@ IDS = {name: i for i, name in enumerate(NAMES)}
 UNKNOWN, CUSTOM = 0, 1
 A, BR, IMG, IMAGE = IDS["a"], IDS["br"], IDS["img"], IDS["image"]
 P, LI, TABLE, TR, TD, TH = IDS["p"], IDS["li"], IDS["table"], IDS["tr"], IDS["td"], IDS["th"]
-DL, HTML, HEAD, BODY, TITLE = IDS["dl"], IDS["html"], IDS["head"], IDS["body"], IDS["title"]
+DL, OL, HTML, HEAD, BODY, TITLE = IDS["dl"], IDS["ol"], IDS["html"], IDS["head"], IDS["body"], IDS["title"]
 SCRIPT, STYLE, ARTICLE, H1 = IDS["script"], IDS["style"], IDS["article"], IDS["h1"]
 
 
@@ -93,6 +93,7 @@ N_TAG_CATEGORIES = len(_TAG_CATEGORIES.split())
 CATEGORIES = (*CLASS_CATEGORIES, *(names.split(",")[0] for names in _TAG_CATEGORIES.split()), "hidden")
 HIDDEN_CATEGORY = len(CATEGORIES) - 1
 COMMENT_CATEGORY, TITLE_CATEGORY = CLASS_CATEGORIES.index("comments"), CLASS_CATEGORIES.index("titles")
+CATEGORY_BYTES = 40  #: room for the columns, whole words of eight bytes
 NEVER = 99  #: the distance to an element that is not there
 
 

@@ -52,6 +52,20 @@ def text_run(
     while i < end:
         b = np.int64(html[i])
         code, second, size = b, 0, 1
+        if b < 128 and in_word == 1 and kinds[b] & ch.WORD:  # most bytes: within a word
+            kind = kinds[b]
+            if kind & ch.UPPER:
+                upper += 1
+                code |= 32
+            elif kind & ch.DIGIT:
+                digits += 1
+            word = (word ^ np.uint64(code)) * _PRIME
+            chars += 1
+            i += 1
+            after = i
+            if first < 0:
+                first = i - 1
+            continue
         if b >= 128:
             code, size = ch.decode(html, i, end)
         elif b == 38:  # &
@@ -122,10 +136,7 @@ def text_run(
                     stop = 1
                 else:
                     sentences += 1
-            elif stop and code != 46:
-                stop = 0
-                sentences += 1
-            elif dots == 2 and stop:
+            elif stop and (code != 46 or dots == 2):
                 stop = 0
                 sentences += 1
             continue

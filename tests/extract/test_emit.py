@@ -21,7 +21,11 @@ def text(html: str, *dropped: int) -> str:
     [
         ("", ""),
         ("<h1>A</h1><p>b\n c<p>d<br>e", "A\nb c\nd\ne"),
-        ("<ul><li>a<li>b<ul><li>c<ol><li>d</ol></ul>e<li>f</ul>g", "- a\n- b\n  - c\n    - d\ne\n- f\ng"),
+        ("<ul><li>a<li>b<ul><li>c<ol><li>d</ol></ul>e<li>f</ul>g", "- a\n- b\n  - c\n    1. d\ne\n- f\ng"),
+        ("<ol>" + "<li>a" * 10 + "</ol>b", "\n".join(f"{i}. a" for i in range(1, 11)) + "\nb"),
+        ("<ol start=3><li>a<li value='17'>b<li><p>c</ol>", "3. a\n17. b\n18. c"),
+        ("<ol start=99999999999999999999><li>a<li value=x>b</ol>", "- a\n- b"),
+        ("<ol><li><div><p>by me</p><p>a comment</p></div></ol>", "- by me\na comment"),
         ("<ul><li><p>a</p><p>b</p><li><ul><li>c</ul></ul>", "- a\nb\n  - c"),
         ("<dl><dt>a<dd>b</dl>", "a\nb"),
         ("<table><tr><th>a<th>b<tr><td>1<td>2 <b>3</b></table>", "a | b\n1 | 2 3"),

@@ -28,10 +28,10 @@ def one(html: str) -> dict[str, int]:
     return dict(zip(COLUMNS, blocks.counts[0].tolist(), strict=True))
 
 
-COLUMNS = (
-    "CHARS WORDS LINK_CHARS LINK_WORDS SENTENCES COMMAS PUNCTUATION DIGITS UPPER CJK BOLD_CHARS IMAGES BREAKS "
-    "TITLE_WORDS STARTS_UPPER END_KIND HIDDEN"
-).split()
+COLUMNS = [
+    "CHARS", "WORDS", "LINK_CHARS", "LINK_WORDS", "SENTENCES", "COMMAS", "PUNCTUATION", "DIGITS", "UPPER", "CJK",
+    "BOLD_CHARS", "IMAGES", "BREAKS", "TITLE_WORDS", "STARTS_UPPER", "END_KIND", "HIDDEN",
+]  # fmt: skip
 
 
 def owner_path(blocks: Blocks, block: int) -> list[str]:
@@ -187,8 +187,8 @@ def test_elements_and_their_names() -> None:
     assert blocks.parent.tolist() == [-1, 0, 1, 2, 1]
     assert blocks.depth.tolist() == [0, 1, 2, 3, 2]
     assert blocks.signature[2] == blocks.signature[4] != blocks.signature[3]
-    names = "site content post comment list sr only navigation article body post comment list sr only".split()
-    assert blocks.token_hash.tolist() == [token_hash(name) for name in names]
+    names = ["site", "content", *(second := ["post", "comment", "list", "sr", "only"]), "navigation", "article", "body"]
+    assert blocks.token_hash.tolist() == [token_hash(name) for name in (*names, *second)]
     assert blocks.token_element.tolist() == [1, 1] + [2] * 8 + [4] * 5
     p = dict(zip(tags.CATEGORIES, blocks.categories[blocks.owner[0]].tolist(), strict=True))
     assert (p["content"], p["comments"], p["menus"], p["main"], p["p"], p["nav"]) == (1, 1, 1, 2, 0, tags.NEVER)
