@@ -1,7 +1,7 @@
 """Page to text: the engines that a recipe can name, behind one function.
 
-An engine is a module here with `extract(html, settings) -> (title, text)`. What it gives is put into one plain form
-(`tidy`), and a page without text is a verdict. An engine's output depends on the page and the settings only.
+An engine is a module here with `extract(html, settings) -> Found`. What it finds is put into one plain form (`tidy`),
+and a page without text is a verdict. An engine's output depends on the page and the settings only.
 """
 
 from __future__ import annotations
@@ -10,18 +10,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from typing import Literal, NamedTuple
 
 from pipeline import recipe
 from pipeline.errors import Rejected
 from pipeline.extract.tidy import tidy, tidy_line
 
-Engine = Callable[[str, recipe.Extract], tuple[str | None, str | None]]
+TextSource = Literal["page", "json"]
+
+
+class Found(NamedTuple):
+    """What an engine makes of a page, before it is tidied."""
+
+    title: str | None
+    text: str | None
+    confidence: float | None = None
+    source: TextSource = "page"
+    visible_chars: int | None = None
+
+
+Engine = Callable[[str, recipe.Extract], Found]
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
     title: str | None
     text: str
+    confidence: float | None = None  #: the engine's own estimate of its F1 on this page, 0 to 1; None: it has none
+    text_source: TextSource = "page"  #: "json": the text stands only in scripts of the page
+    visible_chars: int | None = None  #: all that a browser would show; None: the engine does not count it
 
 
 def extract(html: str, url: str | None, settings: recipe.Extract) -> Extracted:
@@ -30,11 +47,11 @@ def extract(html: str, url: str | None, settings: recipe.Extract) -> Extracted:
     `url` is for engines that look at it; today's do not. Raises Rejected("extract", "no_text" | "too_deep").
     MemoryError and what a library raises otherwise pass through.
     """
-    title, text = _engine(settings.engine)(html.removeprefix("\ufeff"), settings)
-    text = tidy(text or "")
+    found = _engine(settings.engine)(html.removeprefix("\ufeff"), settings)
+    text = tidy(found.text or "")
     if not text:
         raise Rejected("extract", "no_text")
-    return Extracted(tidy_line(title or "") or None, text)
+    return Extracted(tidy_line(found.title or "") or None, text, found.confidence, found.source, found.visible_chars)
 
 
 @cache

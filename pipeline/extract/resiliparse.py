@@ -11,14 +11,15 @@ from resiliparse.parse.html import DOMContext, HTMLTree, traverse_dom
 
 from pipeline import recipe
 from pipeline.errors import Rejected
+from pipeline.extract import Found
 from pipeline.extract.nesting import open_tags
 from pipeline.extract.tidy import without_surrogates
 
 MAX_DEPTH = 1024  #: elements from `body` down
 
 
-def extract(html: str, settings: recipe.Extract) -> tuple[str | None, str | None]:
-    """(title, text) of a page."""
+def extract(html: str, settings: recipe.Extract) -> Found:
+    """Title and text of a page."""
     try:
         data = html.encode()
     except UnicodeEncodeError:
@@ -28,7 +29,7 @@ def extract(html: str, settings: recipe.Extract) -> tuple[str | None, str | None
         _check_depth(tree)
     del data  # the tree has its own copy: a page of 50 MB counts
     text: str = extract_plain_text(tree, main_content=True, alt_texts=False, comments=settings.comments)
-    return tree.title, text
+    return Found(tree.title, text)
 
 
 def _check_depth(tree: HTMLTree) -> None:

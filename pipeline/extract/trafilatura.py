@@ -20,6 +20,7 @@ from trafilatura import utils
 
 from pipeline import recipe
 from pipeline.errors import Rejected
+from pipeline.extract import Found
 from pipeline.extract.tidy import without_surrogates
 
 #: libxml2's own limit, kept for large pages too: beyond it the library's recursive parts could meet Python's limit.
@@ -55,14 +56,14 @@ _LARGE_PARSER = _native_elements(
 )
 
 
-def extract(html: str, settings: recipe.Extract) -> tuple[str | None, str | None]:
-    """(title, text) of a page; the text is None where trafilatura finds none."""
+def extract(html: str, settings: recipe.Extract) -> Found:
+    """Title and text of a page; the text is None where trafilatura finds none."""
     html = without_surrogates(html)
     if "\x0b" in html or "\x0c" in html:
         html = html.replace("\x0b", " ").replace("\x0c", " ")
     tree = _parse(html)
     if tree is None:
-        return None, None
+        return Found(None, None)
     title = tree.find(".//title")
     text: str | None = trafilatura.extract(
         tree,
@@ -75,7 +76,7 @@ def extract(html: str, settings: recipe.Extract) -> tuple[str | None, str | None
     if len(html) > _LARGE_PAGE:  # two of the library's caches keep whole lines: a large page's must not stay
         utils.line_processing.cache_clear()
         utils.trim.cache_clear()
-    return (title.text if title is not None else None), text
+    return Found(title.text if title is not None else None, text)
 
 
 def _parse(html: str) -> lxml_html.HtmlElement | None:
