@@ -30,8 +30,8 @@ def emit(blocks: Blocks, kept: npt.NDArray[np.bool_]) -> str:
     """The text of the kept blocks (bool[n])."""
     n_spans = int(blocks.first_span[-1])
     source = int((blocks.span_end - blocks.span_start)[:n_spans].sum())
-    # a reference of five bytes can stand for six; every span and block brings a few separators
-    out = np.empty(2 * source + 2 * n_spans + (2 * _MAX_INDENT + 16) * len(blocks.owner) + 16, np.uint8)
+    # a byte that is no UTF-8 becomes three; every span and block brings a few separators
+    out = np.empty(3 * source + 2 * n_spans + (2 * _MAX_INDENT + 16) * len(blocks.owner) + 16, np.uint8)
     around = structure(blocks, kept)
     length = _write(
         blocks.html, blocks.owner, blocks.tag, blocks.parent, blocks.number, blocks.categories, blocks.counts,

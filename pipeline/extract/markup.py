@@ -13,6 +13,7 @@ from pipeline.compiled import njit
 from pipeline.extract import class_words, tags
 from pipeline.extract import state as st
 
+at = np.uintp  #: of an index that is not negative: spares numba the look whether it is
 MARGIN = 16
 _FACTOR = np.uint64(tags.NAME_FACTOR)
 _CLASS, _ID, _ROLE, _ITEMPROP = (np.uint64(tags.packed(name)) for name in ("class", "id", "role", "itemprop"))
@@ -47,7 +48,7 @@ def find(words: Any, byte: Any, i: int, n: int) -> Any:
     rest = np.uint64(63) - shift
     while i < n:
         k = i >> 3
-        word = words[k] >> shift | words[k + 1] << np.uint64(1) << rest
+        word = words[at(k)] >> shift | words[at(k + 1)] << np.uint64(1) << rest
         word ^= pattern
         hit = (word - _ONES) & ~word & _HIGHS
         if hit != np.uint64(0):
@@ -62,7 +63,7 @@ def tag_name(html: Any, i: int, n: int) -> Any:
     """(id, end) of the tag name at i."""
     key, start, hyphen = np.uint64(0), i, False
     while i < n:
-        b = np.int64(html[i])
+        b = np.int64(html[at(i)])
         if b <= 62 and (b == 62 or b == 47 or b <= 32):
             break
         if 65 <= b <= 90:
@@ -74,9 +75,9 @@ def tag_name(html: Any, i: int, n: int) -> Any:
         i += 1
     key |= np.uint64(min(i - start, 255)) << np.uint64(56)
     slot = np.int64(key * _FACTOR >> np.uint64(55))
-    while tags.NAME_KEYS[slot] != np.uint64(0):
-        if tags.NAME_KEYS[slot] == key:
-            return np.int64(tags.NAME_IDS[slot]), i
+    while tags.NAME_KEYS[at(slot)] != np.uint64(0):
+        if tags.NAME_KEYS[at(slot)] == key:
+            return np.int64(tags.NAME_IDS[at(slot)]), i
         slot = (slot + 1) & 511
     return (tags.CUSTOM if hyphen else tags.UNKNOWN), i
 
@@ -92,8 +93,8 @@ def tokens(
     """
     value, kept, length, small, stored = _FNV, _FNV, 0, False, 0
     while True:
-        b = np.int64(html[i]) if i < end else 32
-        kind = _BYTES[b]
+        b = np.int64(html[at(i)]) if i < end else 32
+        kind = _BYTES[at(b)]
         if kind == _SEPARATOR or (kind == _CAPITAL and small):
             if length and stored < _MAX_TOKENS:
                 n = s[st.N_TOKENS]
@@ -119,9 +120,9 @@ def tokens(
 @njit
 def _set_categories(token: Any, element: int, categories: Any) -> None:
     slot = np.int64(token) & 1023
-    while class_words.WORD_KEYS[slot] != 0:
-        if np.int64(class_words.WORD_KEYS[slot]) == np.int64(token):
-            bits = np.int64(class_words.WORD_CATEGORIES[slot])
+    while class_words.WORD_KEYS[at(slot)] != 0:
+        if np.int64(class_words.WORD_KEYS[at(slot)]) == np.int64(token):
+            bits = np.int64(class_words.WORD_CATEGORIES[at(slot)])
             column = 0
             while bits:
                 if bits & 1:
@@ -182,7 +183,7 @@ def attributes(
     """Read the attributes from i on; returns where the tag has ended. An element < 0 is none: nothing is stored."""
     s[st.LINKED] = s[st.NUMBERED] = 0
     while i < n:
-        b = np.int64(html[i])
+        b = np.int64(html[at(i)])
         if b == 62:  # >
             return i + 1
         if b == 47 or b <= 32:
@@ -197,20 +198,20 @@ def attributes(
             i += 1
             if i >= n:
                 return n
-            b = np.int64(html[i])
+            b = np.int64(html[at(i)])
             if b <= 62 and (b == 61 or b == 62 or b == 47 or b <= 32):
                 break
         key |= np.uint64(min(i - start, 255)) << np.uint64(56)
-        while i < n and html[i] <= 32:
+        while i < n and html[at(i)] <= 32:
             i += 1
         value, end = i, i
-        if i < n and html[i] == 61:  # =
+        if i < n and html[at(i)] == 61:  # =
             i += 1
-            while i < n and html[i] <= 32:
+            while i < n and html[at(i)] <= 32:
                 i += 1
             if i >= n:
                 return n
-            b = np.int64(html[i])
+            b = np.int64(html[at(i)])
             if b == 34 or b == 39:
                 value = i + 1
                 end = find(words, b, value, n)
@@ -221,7 +222,7 @@ def attributes(
                     i = end + 1
             else:
                 value = i
-                while i < n and html[i] > 32 and html[i] != 62:
+                while i < n and html[at(i)] > 32 and html[at(i)] != 62:
                     i += 1
                 end = i
         if element >= 0:

@@ -18,7 +18,7 @@ from pipeline.compiled import njit
 from pipeline.extract import elements, entities, markup, tags
 from pipeline.extract import state as st
 from pipeline.extract.characters import character_kinds
-from pipeline.extract.state import (  # noqa: F401 - the columns of `counts`, for readers of blocks
+from pipeline.extract.state import (
     BOLD_CHARS,
     BREAKS,
     CHARS,
@@ -39,6 +39,12 @@ from pipeline.extract.state import (  # noqa: F401 - the columns of `counts`, fo
     WORDS,
 )
 from pipeline.extract.text_run import end_word, text_run
+
+__all__ = [
+    "BOLD_CHARS", "BREAKS", "CHARS", "CJK", "COMMAS", "DIGITS", "END_KIND", "HIDDEN", "IMAGES", "LINK_CHARS",
+    "LINK_WORDS", "MAX_BLOCKS", "MAX_ELEMENTS", "N_COUNTS", "PUNCTUATION", "SENTENCES", "STARTS_UPPER", "TITLE_WORDS",
+    "UPPER", "WORDS", "Blocks", "scan",
+]  # fmt: skip
 
 MAX_ELEMENTS, MAX_BLOCKS = 1_000_000, 400_000
 _LESS = 60  #: <
@@ -199,7 +205,7 @@ def _scan(
             continue
         if i > text:
             k = text
-            while k < i and (html[k] == 32 or 9 <= html[k] <= 13):
+            while k < i and (html[markup.at(k)] == 32 or 9 <= html[markup.at(k)] <= 13):
                 k += 1
             if k == i and not s[st.PRES]:
                 _end_word(s, c, hashes, title)

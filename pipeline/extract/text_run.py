@@ -11,6 +11,7 @@ from pipeline.extract import characters as ch
 from pipeline.extract import state as st
 from pipeline.extract.entities import REMOVED, entity
 
+at = np.uintp  #: of an index that is not negative: spares numba the look whether it is
 _SEED = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -36,10 +37,10 @@ def end_word(word: Any, hashes: Any, title: Any, s: Any, counts: Any) -> None:
 
 @njit
 def text_run(
-    html: Any, start: int, end: int, kinds: Any, entity_keys: Any, entity_values: Any, hidden: bool,
+    html: Any, begin: int, end: int, kinds: Any, entity_keys: Any, entity_values: Any, hidden: bool,
     span_start: Any, span_end: Any, span_kind: Any, s: Any, counts: Any, hashes: Any, title: Any,
 ) -> None:  # fmt: skip
-    """Add html[start:end], which has no markup, to the open block.
+    """Add html[begin:end], which has no markup, to the open block.
 
     `counts` int64[N_COUNTS] are the block's; `hashes` uint64: the word's and the block's; `title` uint64[TITLE_SLOTS].
     """
@@ -47,24 +48,28 @@ def text_run(
     last, dots = counts[st.END_KIND], s[st.DOT_RUN]
     word = hashes[0]
     chars = words = sentences = commas = punctuation = digits = upper = spaceless = 0
-    first, after, before = -1, start, 0
-    i = start
+    first, after, before = -1, begin, 0
+    i = begin
     while i < end:
-        b = np.int64(html[i])
+        b = np.int64(html[at(i)])
         code, second, size = b, 0, 1
-        if b < 128 and in_word == 1 and kinds[b] & ch.WORD:  # most bytes: within a word
-            kind = kinds[b]
-            if kind & ch.UPPER:
-                upper += 1
-                code |= 32
-            elif kind & ch.DIGIT:
-                digits += 1
-            word = (word ^ np.uint64(code)) * _PRIME
-            chars += 1
-            i += 1
-            after = i
+        if in_word == 1 and b < 128 and kinds[at(b)] & ch.WORD:  # most bytes: within a word
             if first < 0:
-                first = i - 1
+                first = i
+            start = i
+            while b < 128:
+                kind = np.int64(kinds[at(b)])
+                if not kind & ch.WORD:
+                    break
+                upper += kind >> 5 & 1
+                digits += kind >> 4 & 1
+                word = (word ^ np.uint64(b | (kind & ch.UPPER))) * _PRIME  # the flag is what makes letters small
+                i += 1
+                if i == end:
+                    break
+                b = np.int64(html[at(i)])
+            chars += i - start
+            after = i
             continue
         if b >= 128:
             code, size = ch.decode(html, i, end)
@@ -163,7 +168,7 @@ def text_run(
         if s[st.N_BREAKS]:
             kind |= st.BROKEN
         if pre:
-            first, after = start, end
+            first, after = begin, end
             kind |= st.PRE
         span_start[n], span_end[n], span_kind[n] = first, after, kind
         s[st.N_SPANS] = n + 1

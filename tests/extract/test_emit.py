@@ -72,3 +72,8 @@ def test_absurd_nesting_of_lists_stays_in_bounds() -> None:
     lines = text(html).split("\n")
     assert len(lines) == 5000
     assert max(map(len, lines)) < 40
+
+
+def test_bytes_that_are_no_text_stay_in_bounds() -> None:
+    blocks = scan(b"<p>a" + b"\xff" * 1000 + b"\xe6\xbc<p>b")
+    assert emit(blocks, np.ones(2, np.bool_)) == "a" + "\ufffd" * 1002 + "\nb"
