@@ -22,6 +22,7 @@ from pipeline.extract.entities import REMOVED, entity
 from pipeline.extract.scan import Blocks
 from pipeline.extract.structure import structure
 
+at = np.uintp  #: of an index that is not negative: spares numba the look whether it is
 _MAX_INDENT = 8  #: levels of lists that are indented
 _MAX_TITLES = 32  #: that are remembered
 
@@ -82,10 +83,16 @@ def _write_span(
 ) -> int:  # fmt: skip
     """Append html[i:end]; returns the new length."""
     while i < end:
-        b = np.int64(html[i])
-        if b > 38 and b < 127:
-            out[k] = b
+        b = np.int64(html[at(i)])
+        if 38 < b < 127:
+            out[at(k)] = b
             k += 1
+            i += 1
+            continue
+        if b == 32 and not pre:
+            if out[at(k - 1)] != 32:
+                out[at(k)] = b
+                k += 1
             i += 1
             continue
         code, second, size = b, 0, 1
@@ -113,9 +120,14 @@ def _write_span(
                 k += 1
             i += size
             continue
-        k = _write_code(code, out, k)
-        if second:
-            k = _write_code(second, out, k)
+        if b >= 128 and size > 1:
+            for j in range(i, i + size):
+                out[at(k)] = html[at(j)]
+                k += 1
+        else:
+            k = _write_code(code, out, k)
+            if second:
+                k = _write_code(second, out, k)
         i += size
     return k
 

@@ -8,6 +8,7 @@ of more than MAX_BLOCKS blocks have the rest in the last one. No text is lost in
 from __future__ import annotations
 
 import html as html_module
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +44,14 @@ from pipeline.extract.text_run import end_word, text_run
 __all__ = [
     "BOLD_CHARS", "BREAKS", "CHARS", "CJK", "COMMAS", "DIGITS", "END_KIND", "HIDDEN", "IMAGES", "LINK_CHARS",
     "LINK_WORDS", "MAX_BLOCKS", "MAX_ELEMENTS", "N_COUNTS", "PUNCTUATION", "SENTENCES", "STARTS_UPPER", "TITLE_WORDS",
-    "UPPER", "WORDS", "Blocks", "scan",
+    "UPPER", "WORDS", "Blocks", "is_bare", "scan",
 ]  # fmt: skip
 
 MAX_ELEMENTS, MAX_BLOCKS = 1_000_000, 400_000
 _LESS = 60  #: <
+#: A page with fewer characters, and fewer outside links, is bare
+_FEW_CHARS, _FEW_PLAIN_CHARS = 1500, 300
+_NOSCRIPT = re.compile(rb"<(/?)noscript", re.IGNORECASE)
 _TITLE_BIT = 1 << 62
 
 Ints = npt.NDArray[np.int32]
@@ -79,7 +83,25 @@ class Blocks:
 
 
 def scan(html: bytes) -> Blocks:
-    """The elements and blocks of a page in UTF-8. Never raises for what the page holds."""
+    """The elements and blocks of a page in UTF-8. Never raises for what the page holds.
+
+    <noscript> is skipped, as by a browser, but where there is next to nothing outside: it is read there.
+    """
+    blocks = _one_pass(html)
+    if is_bare(blocks) and _NOSCRIPT.search(html):
+        with_noscript = _one_pass(_NOSCRIPT.sub(rb"<\1div", html))
+        if with_noscript.counts[:, WORDS].sum() > 2 * blocks.counts[:, WORDS].sum():
+            return with_noscript
+    return blocks
+
+
+def is_bare(blocks: Blocks) -> bool:
+    """Whether a page shows so little that its text must be somewhere else."""
+    chars, in_links = blocks.counts[:, [CHARS, LINK_CHARS]].sum(axis=0).tolist()
+    return bool(chars < _FEW_CHARS and chars - in_links < _FEW_PLAIN_CHARS)
+
+
+def _one_pass(html: bytes) -> Blocks:
     n = len(html)
     words = np.empty((n + markup.MARGIN) // 8 + 1, np.uint64)
     page = words.view(np.uint8)

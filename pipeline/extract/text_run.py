@@ -58,7 +58,7 @@ def text_run(
                 first = i
             start = i
             while b < 128:
-                kind = np.int64(kinds[at(b)])
+                kind = kinds[at(b)]
                 if not kind & ch.WORD:
                     break
                 upper += kind >> 5 & 1

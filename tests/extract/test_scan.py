@@ -195,6 +195,13 @@ def test_elements_and_their_names() -> None:
     assert p["hidden"] == tags.NEVER
 
 
+def test_noscript_is_read_where_there_is_nothing_else() -> None:
+    shown = "<NOSCRIPT><article><p>Text for those without scripts.</p></article></NoScript >"
+    assert texts(f"<title>t</title><div id=app></div>{shown}") == ["Text for those without scripts."]
+    assert texts(f"<p>{'Plain words of a page. ' * 20}</p>{shown}") == [("Plain words of a page. " * 20).strip()]
+    assert texts("<p>three words here</p><noscript>one word</noscript>") == ["three words here"]
+
+
 def test_equal_texts_have_equal_hashes() -> None:
     blocks = scan(b"<p>Same <b>te</b>xt.</p><div>same text</div><p>other text</p>")
     assert blocks.text_hash[0] == blocks.text_hash[1] != blocks.text_hash[2]
