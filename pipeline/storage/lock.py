@@ -115,15 +115,13 @@ class Lock:
             fs.pipe_file(path, data)
             return
         try:
-            if self._version is None:
-                fs.pipe_file(path, data, mode="create")
-            else:
-                fs.pipe_file(path, data, IfMatch=self._version)
+            only_if = {"mode": "create"} if self._version is None else {"IfMatch": self._version}
+            answer = fs.pipe_file(path, data, **only_if)
         except Exception as error:
             if _is_conflict(error):
                 raise _Conflict from error
             raise
-        self._version = fs.info(path).get("ETag")
+        self._version = answer["ETag"]  # asking for it afterwards could give that of a run that took over in between
 
     # -- both ----------------------------------------------------------------------------------------------------
 
