@@ -131,9 +131,11 @@ def _one_pass(html: bytes) -> Blocks:
         room = int(state[st.N_TOKENS])
     m, t = int(state[st.N_ELEMENTS]), int(state[st.N_TOKENS])
     b, s = int(state[st.N_BLOCKS]), int(state[st.N_SPANS])
+    # a copy: a view's layout would depend on m, and other kernels would be compiled once more for m = 1
+    of_elements = np.ascontiguousarray(categories[:m, : len(tags.CATEGORIES)])
     title = html[state[st.TITLE_START] : state[st.TITLE_END]].decode("utf-8", "replace")
     return Blocks(
-        page[:n], parent[:m], tag[:m], depth[:m], number[:m], signature[:m], categories[:m, : len(tags.CATEGORIES)],
+        page[:n], parent[:m], tag[:m], depth[:m], number[:m], signature[:m], of_elements,
         token_element[:t], token_hash[:t], owner[:b], counts[:b], text_hash[:b], first_span[: b + 1], span_start[:s],
         span_end[:s], span_kind[:s],
         " ".join(html_module.unescape(title).split()) or None,

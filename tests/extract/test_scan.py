@@ -202,6 +202,15 @@ def test_noscript_is_read_where_there_is_nothing_else() -> None:
     assert texts("<p>three words here</p><noscript>one word</noscript>") == ["three words here"]
 
 
+@pytest.mark.parametrize("html", [b"", b"x", b"<p>x<p>y", b"<b>" * 3000 + b"<p>x"])
+def test_arrays_have_one_layout(html: bytes) -> None:
+    """Else kernels that read them are compiled anew for it, in the middle of a run."""
+    blocks = scan(html)
+    arrays = [getattr(blocks, name) for name in blocks.__slots__ if name != "title"]
+    assert all(array.flags.c_contiguous for array in arrays)
+    assert [array.dtype for array in arrays] == [getattr(scan(b"<p>x"), name).dtype for name in blocks.__slots__[:-1]]
+
+
 def test_equal_texts_have_equal_hashes() -> None:
     blocks = scan(b"<p>Same <b>te</b>xt.</p><div>same text</div><p>other text</p>")
     assert blocks.text_hash[0] == blocks.text_hash[1] != blocks.text_hash[2]
