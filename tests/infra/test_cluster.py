@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.run import runs
@@ -94,17 +98,48 @@ def test_a_submitted_job_runs_on_both_workers(tmp_path: Path, master: str) -> No
     assert list((tmp_path / "empty").iterdir()) == []
 
 
+def kill_an_executor(state: Path) -> None:
+    """SIGKILL for one executor of the running job, with its Python processes; Spark starts another."""
+    executors = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in (process.info["cmdline"] or [])
+        and str(state) in process.cwd()
+    ]
+    assert executors, "the job has no executor"
+    family = executors[0].children(recursive=True)
+    for process in [executors[0], *family]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
 def test_the_main_job_on_the_cluster_gives_the_same_shards(
-    tmp_path: Path, master: str, crawl: Path, finished: Path
+    tmp_path: Path, state: Path, master: str, crawl: Path, finished: Path
 ) -> None:
+    """Cases 49 and 52: speculation on, an executor lost with finished records and another with half-written shards."""
     out = tmp_path / "run"
-    line = ["bash", str(PROJECT / "infra" / "spark-submit"), "--master", master, str(PROJECT / "jobs" / "curate.py")]
-    line += [str(crawl), "--out", str(out), "--recipe", "fineweb"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    line = ["bash", str(PROJECT / "infra" / "spark-submit"), "--master", master]
+    for setting in ("speculation=true", "speculation.quantile=0.1", "speculation.multiplier=1.01"):
+        line += ["--conf", f"spark.{setting}"]
+    line += [str(PROJECT / "jobs" / "curate.py"), str(crawl), "--out", str(out), "--recipe", "fineweb"]
+    with (tmp_path / "log").open("w+") as log:
+        process = subprocess.Popen(line, cwd=tmp_path, stdout=log, stderr=log)
+        for moment in ("records/_receipts/*.json", "shards/*.parquet"):
+            end = time.monotonic() + 200
+            while not list(out.glob(moment)) and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.01)
+            if process.poll() is None:
+                kill_an_executor(state)
+        status = process.wait(timeout=250)
+        log.seek(0)
+        assert status == 0, log.read()[-3000:]
     assert runs.shard_hashes(out) == runs.shard_hashes(finished)
     assert runs.verdict_rows(out) == runs.verdict_rows(finished)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    counts = [json.loads((run / "run.json").read_text())["counts"] for run in (out, finished)]
+    assert counts[0] == counts[1]
+    rejected = sum(n for reasons in counts[0]["rejected"].values() for n in reasons.values())
+    assert rejected == sum(not verdict["kept"] for verdict in runs.rows(out, "verdicts"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "run"]
 
 
 def test_executors_without_the_project_are_told_apart(tmp_path: Path, master: str) -> None:
