@@ -143,7 +143,8 @@ def measure(row: Row, tools: Tools) -> Row:
 
 def clear_measured(row: Row) -> Row:
     """The row as it was before `measure`: what a changed recipe measures again."""
-    for name in ("lang", "lang_score", "edited", *(s.name for s in SIGNALS), "exact_hash", "signature"):
+    signals = (s.name for s in SIGNALS if s.basis != "page")
+    for name in ("lang", "lang_score", "edited", *signals, "exact_hash", "signature"):
         row[name] = None
     if row["text"] is not None:
         row.update(stage=None, reason=None, detail=None)
@@ -181,7 +182,14 @@ def _page_to_text(record: Record, row: Row, tools: Tools) -> None:
             row.update(extractor="none", title=None, text=text)
         else:
             extracted = extract(page.html, record.url, recipe.extract)
-            row.update(extractor=recipe.extract.engine, title=extracted.title, text=extracted.text)
+            row.update(
+                extractor=recipe.extract.engine,
+                text_source=extracted.text_source,
+                title=extracted.title,
+                text=extracted.text,
+                extract_confidence=extracted.confidence,
+                visible_ratio=extracted.visible_ratio,
+            )
     except (Rejected, MemoryError):
         raise
     except Exception as error:

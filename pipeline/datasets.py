@@ -69,6 +69,7 @@ RECORDS = pa.schema(
         ("charset_source", pa.string()),
         ("html_bytes", pa.int64()),
         ("extractor", pa.string()),
+        ("text_source", pa.string()),
         ("stage", pa.string()),
         ("reason", pa.string()),
         ("detail", pa.string()),

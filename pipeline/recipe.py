@@ -71,10 +71,10 @@ class Url(Section):
 
 
 class Extract(Section):
-    engine: Literal["trafilatura", "resiliparse"] = "resiliparse"
-    favor: Literal["precision", "balanced", "recall"] = "balanced"  #: trafilatura only
+    engine: Literal["gristmill", "trafilatura", "resiliparse"] = "resiliparse"
+    favor: Literal["precision", "balanced", "recall"] = "balanced"  #: what to do in doubt; not with resiliparse
     comments: bool = True  #: keep reader comments where the engine can tell them
-    tables: bool = True  #: trafilatura only
+    tables: bool = True  #: keep tables; not with resiliparse
 
 
 class Language(Section):

@@ -1,9 +1,10 @@
 """Every number that is measured on a document, and every rule that can judge it.
 
 A *signal* is a column of `records/`; a *rule* is a named range over one signal, and its name is the rejection reason.
-Bounds are not here: they come from the recipe. `basis` says which text the signal is measured on: what extraction gave
-(`text`) or what line edits left (`edited`). Each quantity is defined at the function that computes it, in
-pipeline/quality. A signal is null where it has no meaning: no words to average over, no word list for the language.
+Bounds are not here: they come from the recipe. `basis` says what the signal is measured on: what extraction gave
+(`text`), what line edits left (`edited`), or the page itself (`page`), which only extraction sees. Each quantity is
+defined at the function that computes it, in pipeline/quality or pipeline/extract. A signal is null where it has no
+meaning: no words to average over, no word list for the language.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class Rule:
 
 
 SIGNALS: tuple[Signal, ...] = (
+    # Extraction: no rule of a known recipe, but what a report flags
+    Signal("extract_confidence", "float", "page", "F1 that the engine expects of its text; null where it has no idea"),
+    Signal("visible_ratio", "float", "page", "characters of the text / characters that a browser would show"),
+    Signal("mojibake_score", "float", "text", "characters read with a wrong charset / characters"),
     Signal("n_chars", "int", "edited", "characters"),
     Signal("n_words", "int", "edited", "words, punctuation not counted"),
     Signal("n_letters", "int", "text", "letters outside web addresses: what language identification has to go by"),

@@ -14,9 +14,12 @@ from typing import Literal, NamedTuple
 
 from pipeline import recipe
 from pipeline.errors import Rejected
-from pipeline.extract.tidy import tidy, tidy_line
+from pipeline.extract.scan import scan, visible_chars
+from pipeline.extract.tidy import tidy, tidy_line, without_surrogates
 
 TextSource = Literal["page", "json"]
+#: A larger page has no visible_ratio with an engine that does not count itself: its memory is for the engine.
+_MEASURED_CHARS = 8_000_000
 
 
 class Found(NamedTuple):
@@ -38,7 +41,7 @@ class Extracted:
     text: str
     confidence: float | None = None  #: the engine's own estimate of its F1 on this page, 0 to 1; None: it has none
     text_source: TextSource = "page"  #: "json": the text stands only in scripts of the page
-    visible_chars: int | None = None  #: all that a browser would show; None: the engine does not count it
+    visible_ratio: float | None = None  #: characters of the text / of all that a browser would show, at most 1
 
 
 def extract(html: str, url: str | None, settings: recipe.Extract) -> Extracted:
@@ -51,7 +54,11 @@ def extract(html: str, url: str | None, settings: recipe.Extract) -> Extracted:
     text = tidy(found.text or "")
     if not text:
         raise Rejected("extract", "no_text")
-    return Extracted(tidy_line(found.title or "") or None, text, found.confidence, found.source, found.visible_chars)
+    visible = found.visible_chars
+    if visible is None and len(html) <= _MEASURED_CHARS:
+        visible = visible_chars(scan(without_surrogates(html).encode()))
+    ratio = min(1.0, len(text) / visible) if visible else None
+    return Extracted(tidy_line(found.title or "") or None, text, found.confidence, found.source, ratio)
 
 
 @cache

@@ -14,7 +14,7 @@ from pipeline.extract import Found, tags
 from pipeline.extract.emit import emit
 from pipeline.extract.model import cut, predict, shipped
 from pipeline.extract.page_json import json_text
-from pipeline.extract.scan import CHARS, HIDDEN, WORDS, Blocks, is_bare, scan
+from pipeline.extract.scan import WORDS, Blocks, is_bare, scan, visible_chars
 from pipeline.extract.structure import structure
 from pipeline.extract.tidy import without_surrogates
 
@@ -27,15 +27,15 @@ PRECISION_FLOOR = 0.6
 def extract(html: str, settings: recipe.Extract) -> Found:
     """The main text of a page, with the model's expected F1 as confidence (None for text out of JSON)."""
     blocks = scan(without_surrogates(html).encode())
-    visible_chars = int(blocks.counts[:, CHARS].sum()) - int(blocks.counts[:, HIDDEN].sum())
+    visible = visible_chars(blocks)
     floor = PRECISION_FLOOR if settings.favor == "precision" else 0.0
     kept, confidence = cut(predict(shipped(), blocks), blocks.counts[:, WORDS], floor=floor)
     text = emit(blocks, _wanted(blocks, kept, settings))
     if is_bare(blocks):
         from_json = json_text(html)
         if from_json is not None and len(from_json) > 2 * len(text):
-            return Found(blocks.title, from_json, None, "json", visible_chars)
-    return Found(blocks.title, text, confidence, "page", visible_chars)
+            return Found(blocks.title, from_json, None, "json", visible)
+    return Found(blocks.title, text, confidence, "page", visible)
 
 
 def _wanted(blocks: Blocks, kept: npt.NDArray[np.bool_], settings: recipe.Extract) -> npt.NDArray[np.bool_]:

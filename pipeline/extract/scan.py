@@ -44,7 +44,7 @@ from pipeline.extract.text_run import end_word, text_run
 __all__ = [
     "BOLD_CHARS", "BREAKS", "CHARS", "CJK", "COMMAS", "DIGITS", "END_KIND", "HIDDEN", "IMAGES", "LINK_CHARS",
     "LINK_WORDS", "MAX_BLOCKS", "MAX_ELEMENTS", "N_COUNTS", "PUNCTUATION", "SENTENCES", "STARTS_UPPER", "TITLE_WORDS",
-    "UPPER", "WORDS", "Blocks", "is_bare", "scan",
+    "UPPER", "WORDS", "Blocks", "is_bare", "scan", "visible_chars",
 ]  # fmt: skip
 
 MAX_ELEMENTS, MAX_BLOCKS = 1_000_000, 400_000
@@ -99,6 +99,11 @@ def is_bare(blocks: Blocks) -> bool:
     """Whether a page shows so little that its text must be somewhere else."""
     chars, in_links = blocks.counts[:, [CHARS, LINK_CHARS]].sum(axis=0).tolist()
     return bool(chars < _FEW_CHARS and chars - in_links < _FEW_PLAIN_CHARS)
+
+
+def visible_chars(blocks: Blocks) -> int:
+    """Characters that a browser would show: all text outside hidden elements."""
+    return int(blocks.counts[:, CHARS].sum()) - int(blocks.counts[:, HIDDEN].sum())
 
 
 def _one_pass(html: bytes) -> Blocks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.quality import c4, fineweb, gopher, gopher_repetition, refinedweb, shape
+from pipeline.quality import c4, fineweb, gopher, gopher_repetition, mojibake, refinedweb, shape
 from pipeline.quality.word_lists import stop_words
 from pipeline.recipe import Edit
 from pipeline.text import measure
@@ -11,7 +11,7 @@ _NO_EDITS = Edit()
 
 
 def signals(text: str, edited: str, lang: str | None, edits: Edit = _NO_EDITS) -> dict[str, float | int | None]:
-    """Every signal of pipeline/signals.py but `quality_score`, of one document.
+    """Every signal of pipeline/signals.py but `quality_score` and those of the page, of one document.
 
     `text` is what extraction gave, `edited` what `edits.edit` left of it (an equal string where nothing was removed),
     `edits` the recipe's, which say what a surviving line is. Values are finite numbers or null. Linear time.
@@ -26,6 +26,7 @@ def signals(text: str, edited: str, lang: str | None, edits: Edit = _NO_EDITS) -
         found_left = gopher.count_stop_words(left, lang, listed)
     return {
         **shape.signals(left, found_left),
+        "mojibake_score": mojibake.score(units),
         "n_letters": units.n_letters,
         **gopher.signals(units, found),
         **gopher_repetition.signals(units),

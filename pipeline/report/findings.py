@@ -11,7 +11,7 @@ from pipeline.report import numbers
 from pipeline.report.clusters import Duplicates
 from pipeline.report.inputs import Inputs
 from pipeline.report.reading import Run
-from pipeline.report.survey import DEDUP, KEPT, RuleCounts, Survey
+from pipeline.report.survey import DEDUP, HIGH_MOJIBAKE, KEPT, LOW_VISIBLE, RuleCounts, Survey
 
 #: A rule (or a whole stage) that takes more than this share of its input is flagged, as is one that takes nothing.
 ALWAYS = 0.95
@@ -36,6 +36,7 @@ def find_all(run: Run, survey: Survey, inputs: Inputs, duplicates: Duplicates) -
         *_stages(survey),
         *_errors(survey),
         *_rules(survey),
+        *_pages(survey),
         *_dedup(run, survey, duplicates),
         *(Finding("note", numbers.printable(str(text))) for text in run.document.get("warnings") or ()),
     ]
@@ -127,6 +128,17 @@ def _rules(survey: Survey) -> Iterator[Finding]:
     for about, names in silent.items():
         say = f"rule {names[0]} says" if len(names) == 1 else f"{len(names)} rules say"
         yield Finding("note", f"{say} nothing {about}" + (f": {_listing(names)}" if len(names) > 1 else ""))
+
+
+def _pages(survey: Survey) -> Iterator[Finding]:
+    """Documents whose text hardly is the page's."""
+    for (found, kept), what in (
+        (survey.low_visible, f"hold less than {LOW_VISIBLE:.0%} of the text that their page shows"),
+        (survey.high_mojibake, f"have more than {HIGH_MOJIBAKE:.0%} of their characters read with a wrong charset"),
+    ):
+        if found:
+            share = numbers.share(found, survey.with_text)
+            yield Finding("alert" if kept else "note", f"{found:,} documents ({share}; {kept:,} kept) {what}")
 
 
 def _dedup(run: Run, survey: Survey, duplicates: Duplicates) -> Iterator[Finding]:

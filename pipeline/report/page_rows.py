@@ -77,7 +77,7 @@ def _types(counts: dict[str, int]) -> str:
 
 def sources(summary: Summary) -> Child:
     survey = summary.survey
-    blocks: list[Child] = [_scores(summary)]
+    blocks: list[Child] = [tag("div", [_scores(summary, name) for name in SCORE_TITLES], class_="pair")]
     for name, title in (("lang", "Languages"), ("host", "Hosts")):
         blocks += [tag("h3", title), _breakdown(survey.breakdowns[name])]
     small = [
@@ -103,22 +103,31 @@ def sources(summary: Summary) -> Child:
     return blocks
 
 
-def _scores(summary: Summary) -> Markup:
+#: column -> what its chart is called, what its axis says
+SCORE_TITLES = {
+    "lang_score": ("Language scores", "score of the most likely language"),
+    "quality_score": ("Quality scores", "quality_score"),
+    "extract_confidence": ("Extraction confidence", "F1 that the engine expects of its text"),
+    "visible_ratio": ("Share of the visible text", "characters of the text / characters shown by the page"),
+}
+
+
+def _scores(summary: Summary, name: str) -> Markup:
     survey = summary.survey
-    scores = survey.scores.tolist()
+    scores = survey.scores[name].tolist()
+    title, axis = SCORE_TITLES[name]
     chart = charts.histogram(
         [f"{i / SCORE_BINS:g}" for i in range(SCORE_BINS + 1)],
         [("documents", "kept", scores)],
-        title="Documents by language score",
-        x_title="score of the most likely language",
+        title=f"Documents by {title.lower()}",
+        x_title=axis,
         y_title="documents",
         every=4,
         edges=True,
         size=(520, 220),
     )
-    text = f": {survey.with_text:,} documents with a text, {survey.unscored:,} of them without a score"
-    caption = tag("figcaption", tag("b", "Language scores"), text)
-    return tag("figure", caption, chart, class_="wide")
+    text = f": {survey.with_text:,} documents with a text, {survey.unscored[name]:,} of them without a value"
+    return tag("figure", tag("figcaption", tag("b", title), text), chart)
 
 
 def _breakdown(breakdown: Breakdown, *, words: bool = True) -> Child:

@@ -119,7 +119,10 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "lengths": [row.as_json() for row in summary.lengths],
         "rules": [rule_json(summary, name) for name in survey.rule_names],
         "breakdowns": {name: breakdown_json(b) for name, b in survey.breakdowns.items()},
-        "language_scores": {"bins": survey.scores.tolist(), "no_score": survey.unscored, "documents": survey.with_text},
+        "scores": {
+            name: {"bins": bins.tolist(), "no_score": survey.unscored[name], "documents": survey.with_text}
+            for name, bins in survey.scores.items()
+        },
         "duplicates": {
             "removed": summary.duplicates.removed,
             "clusters": summary.duplicates.clusters,

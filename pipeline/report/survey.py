@@ -33,7 +33,11 @@ BREAKDOWN_WIDTH = KEPT + 3
 
 DIMENSIONS = ("lang", "host", "charset", "charset_source", "mime", "extractor")
 SAMPLES = 10
+#: Columns between 0 and 1 whose distribution over all documents is counted
+SCORES = ("lang_score", "quality_score", "extract_confidence", "visible_ratio")
 SCORE_BINS = 20
+#: What is flagged: less of the visible text, or more characters of a wrong charset, than nearly any sound page has
+LOW_VISIBLE, HIGH_MOJIBAKE = 0.05, 0.02
 _SIGNALS_SAMPLED = 4000
 _BATCH = 32_768
 
@@ -65,8 +69,12 @@ class Survey:
     breakdowns: dict[str, Breakdown] = field(default_factory=dict)
     rules: dict[str, RuleCounts] = field(default_factory=dict)
     overlap: Integers = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    scores: Integers = field(default_factory=lambda: np.zeros(SCORE_BINS, np.int64))
-    unscored: int = 0
+    scores: dict[str, Integers] = field(
+        default_factory=lambda: {name: np.zeros(SCORE_BINS, np.int64) for name in SCORES}
+    )
+    unscored: Counter[str] = field(default_factory=Counter)
+    low_visible: list[int] = field(default_factory=lambda: [0, 0])  #: documents, and kept ones
+    high_mojibake: list[int] = field(default_factory=lambda: [0, 0])
     with_text: int = 0
     samples: Sample = field(default_factory=lambda: Sample(SAMPLES))
     signal_sample: pa.Table | None = None
@@ -148,7 +156,15 @@ def _count(survey: Survey, records: pa.RecordBatch, verdicts: pa.RecordBatch, pa
     numbers[:, WORDS_KEPT] = np.where(stages == KEPT, words, 0)
     for name, breakdown in survey.breakdowns.items():
         breakdown.add(records[name], numbers)
-    _count_scores(survey, records["lang_score"], has_text)
+    for name in SCORES:
+        _count_scores(survey, name, records[name], has_text)
+    for flagged, bad in (
+        (survey.low_visible, pc.less(records["visible_ratio"], LOW_VISIBLE)),
+        (survey.high_mojibake, pc.greater(records["mojibake_score"], HIGH_MOJIBAKE)),
+    ):
+        odd = np.asarray(pc.fill_null(bad, False))
+        flagged[0] += int(odd.sum())
+        flagged[1] += int((odd & (stages == KEPT)).sum())
     _count_rules(survey, records, verdicts, stages)
     _sample_signals(survey, records, stages)
 
@@ -179,12 +195,12 @@ def _count_reasons(
         survey.samples.add(key, ids.take(pa.array(rows)).to_pylist(), part, (first_row + rows).tolist())
 
 
-def _count_scores(survey: Survey, scores: pa.Array, has_text: npt.NDArray[np.bool_]) -> None:
+def _count_scores(survey: Survey, name: str, scores: pa.Array, has_text: npt.NDArray[np.bool_]) -> None:
     values = np.asarray(pc.fill_null(scores, np.nan), float)[has_text]
     known = values[np.isfinite(values)]
     bins = np.clip((known * SCORE_BINS).astype(np.int64), 0, SCORE_BINS - 1)
-    survey.scores += np.bincount(bins, minlength=SCORE_BINS)
-    survey.unscored += len(values) - len(known)
+    survey.scores[name] += np.bincount(bins, minlength=SCORE_BINS)
+    survey.unscored[name] += len(values) - len(known)
 
 
 def _count_rules(survey: Survey, records: pa.RecordBatch, verdicts: pa.RecordBatch, stages: Integers) -> None:

@@ -168,9 +168,9 @@ def test_hosts_that_dedup_empties_and_large_clusters_are_flagged(tmp_path: Path)
 def test_histogram_of_scores_adds_up_to_the_documents(plain: Written) -> None:
     survey = plain.summary.survey
     with_text = [r for r in plain.truth.records if r.get("n_words") is not None]
-    assert int(survey.scores.sum()) + survey.unscored == survey.with_text == len(with_text)
-    assert survey.unscored == sum(r["lang_score"] is None for r in with_text) > 0
-    assert survey.scores[-1] == sum(0.95 <= (r["lang_score"] or 0) <= 1 for r in with_text)
+    assert int(survey.scores["lang_score"].sum()) + survey.unscored["lang_score"] == survey.with_text == len(with_text)
+    assert survey.unscored["lang_score"] == sum(r["lang_score"] is None for r in with_text) > 0
+    assert survey.scores["lang_score"][-1] == sum(0.95 <= (r["lang_score"] or 0) <= 1 for r in with_text)
 
 
 def test_breakdowns_add_up_to_the_records(plain: Written) -> None:

@@ -68,7 +68,11 @@ def test_a_python_worker_killed_in_a_task_costs_nothing(crawl: Path, whole: Path
     _appears(out, "records/*.parquet", process)
     killed = 0
     for child in psutil.Process(process.pid).children(recursive=True):
-        if "-m pipeline.worker_daemon" in " ".join(child.cmdline()) and child.parent() and "python" in child.parent().name():
+        if (
+            "-m pipeline.worker_daemon" in " ".join(child.cmdline())
+            and child.parent()
+            and "python" in child.parent().name()
+        ):
             child.kill()
             killed += 1
             break
