@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.compiled import njit
-from pipeline.extract import scan as s
+from pipeline.extract import state as s
 
 TEXT_NAMES = (
     "chars", "words", "link_density", "link_words", "sentences", "sentences_per_word", "commas", "commas_per_word",

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.compiled import njit
-from pipeline.extract import scan as s
+from pipeline.extract import state as s
+from pipeline.extract.scan import Blocks
 
 Ints = npt.NDArray[np.int32]
 
@@ -43,7 +44,7 @@ class Layout:
     inside: Ints  #: [m, 4] sums over the blocks below each element
 
 
-def layout(blocks: s.Blocks) -> Layout:
+def layout(blocks: Blocks) -> Layout:
     n, m = len(blocks.owner), len(blocks.parent)
     group, inside = np.empty(n, np.int32), np.zeros((m, 4), np.int32)
     room = np.full(table_size(n), -1, np.int32)

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.compiled import njit
-from pipeline.extract import scan as s
+from pipeline.extract import state as s
 from pipeline.extract.container_features import IN_WORDS, LEVELS, Layout, steps_to
+from pipeline.extract.scan import Blocks
 
 Floats = npt.NDArray[np.float32]
 
@@ -33,7 +34,7 @@ CORE = 0.7  #: the core is the last element that holds this much of the probable
 _NONE = 999
 
 
-def context(blocks: s.Blocks, layout: Layout, probability: Floats) -> Floats:
+def context(blocks: Blocks, layout: Layout, probability: Floats) -> Floats:
     """float32[len(CONTEXT), n] of the first stage's probabilities; n > 0."""
     n, m = len(blocks.owner), len(blocks.parent)
     out = np.empty((len(CONTEXT), n), np.float32)

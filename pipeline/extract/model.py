@@ -58,7 +58,8 @@ def cut(
 def probabilities(scores: Floats) -> Floats:
     """Logistic function of raw scores, read from a table: the same on every machine, exp() is not."""
     places = np.clip((scores + np.float32(_LOGITS)) * np.float32(_STEPS), 0, 2 * _LOGITS * _STEPS - 1)
-    return np.take(_logistic(), places.astype(np.int32))
+    found: Floats = _logistic()[places.astype(np.int32)]
+    return found
 
 
 @cache

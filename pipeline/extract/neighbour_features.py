@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.compiled import njit
-from pipeline.extract import scan as s
+from pipeline.extract import state as s
 
 _OFFSETS = (-1, 1, -2, 2)
 NAMES = (
