@@ -1,6 +1,7 @@
 """Gristmill's own engine: one pass over the page's bytes, a small model that says which blocks to keep, their text.
 
-There is no depth or size at which it gives up (pipeline/extract/scan.py). Where a page shows next to nothing without
+There is no depth or size at which it gives up (pipeline/extract/scan.py). A page of a few words is kept whole but for
+what is named as something else, since the model has learnt from longer ones. Where a page shows next to nothing without
 scripts, its text is taken from the JSON that it holds, if there is more.
 """
 
@@ -14,31 +15,55 @@ from pipeline.extract import Found, tags
 from pipeline.extract.emit import emit
 from pipeline.extract.model import cut, predict, shipped
 from pipeline.extract.page_json import json_text
-from pipeline.extract.scan import WORDS, Blocks, is_bare, scan, visible_chars
+from pipeline.extract.scan import CHARS, HIDDEN, LINK_CHARS, WORDS, Blocks, is_bare, scan
 from pipeline.extract.structure import structure
-from pipeline.extract.tidy import without_surrogates
+from pipeline.extract.tidy import encoded
 
 #: Blocks this many levels or fewer below what is called comments are comments
 COMMENT_LEVELS = 4
 #: Least probability of a kept block with `favor = "precision"`
 PRECISION_FLOOR = 0.6
+#: A page with no more words, and no more of them in plain blocks, is kept whole. By out-of-fold answers on the gold
+#: pages this changes 23 of 1,851, their F1 by +0.04 on average.
+SMALL_WORDS, SMALL_PLAIN_WORDS = 400, 200
+#: Levels below an element of these kinds at which a block is not plain
+SERVICE_LEVELS = 6
+_SERVICE_NAMES = (
+    "shares", "related", "sidebars", "menus", "foots", "notices", "adverts", "forms", "nav", "aside", "footer", "form",
+    "button", "hidden",
+)  # fmt: skip
+_SERVICES = [tags.CATEGORIES.index(name) for name in _SERVICE_NAMES]
+
+Mask = npt.NDArray[np.bool_]
 
 
 def extract(html: str, settings: recipe.Extract) -> Found:
     """The main text of a page, with the model's expected F1 as confidence (None for text out of JSON)."""
-    blocks = scan(without_surrogates(html).encode())
-    visible = visible_chars(blocks)
+    blocks = scan(encoded(html))
+    visible_chars = int(blocks.counts[:, CHARS].sum()) - int(blocks.counts[:, HIDDEN].sum())
     floor = PRECISION_FLOOR if settings.favor == "precision" else 0.0
-    kept, confidence = cut(predict(shipped(), blocks), blocks.counts[:, WORDS], floor=floor)
+    words = blocks.counts[:, WORDS]
+    kept, confidence = cut(predict(shipped(), blocks), words, floor=floor)
+    if words.sum() <= SMALL_WORDS:
+        plain = _plain(blocks)
+        if words[plain].sum() <= SMALL_PLAIN_WORDS:
+            kept = kept | plain
     text = emit(blocks, _wanted(blocks, kept, settings))
     if is_bare(blocks):
         from_json = json_text(html)
         if from_json is not None and len(from_json) > 2 * len(text):
-            return Found(blocks.title, from_json, None, "json", visible)
-    return Found(blocks.title, text, confidence, "page", visible)
+            return Found(blocks.title, from_json, None, "json", visible_chars)
+    return Found(blocks.title, text, confidence, "page", visible_chars)
 
 
-def _wanted(blocks: Blocks, kept: npt.NDArray[np.bool_], settings: recipe.Extract) -> npt.NDArray[np.bool_]:
+def _plain(blocks: Blocks) -> Mask:
+    """The blocks without links that are in nothing whose name says that it is no main text."""
+    nearest = blocks.categories[blocks.owner][:, _SERVICES].min(axis=1, initial=tags.NEVER)
+    unlinked: Mask = blocks.counts[:, LINK_CHARS] == 0
+    return unlinked & (nearest > SERVICE_LEVELS)
+
+
+def _wanted(blocks: Blocks, kept: Mask, settings: recipe.Extract) -> Mask:
     """The kept blocks without what the settings leave out."""
     if not settings.comments:
         kept = kept & (blocks.categories[blocks.owner, tags.COMMENT_CATEGORY] > COMMENT_LEVELS)

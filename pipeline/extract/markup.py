@@ -252,12 +252,13 @@ def comment_end(html: Any, words: Any, i: int, n: int) -> Any:
     if html[i + 4] == 62:
         return min(i + 5, n)
     i += 4
+    start = i
     while True:
         i = find(words, 62, i, n)
         if i >= n:
             return n
         k = i - 2 if html[i - 1] == 33 else i - 1  # --!>
-        if html[k] == 45 and html[k - 1] == 45:
+        if html[k] == 45 and html[k - 1] == 45 and (k > start or k == i - 1):
             return i + 1
         i += 1
 
@@ -285,9 +286,9 @@ def subtree_end(html: Any, words: Any, i: int, n: int, tag: int) -> int:
         if i >= n:
             return n
         end_tag = html[i + 1] == 47
-        at = i + 2 if end_tag else i + 1
-        if is_letter(html[at]):
-            found, _ = tag_name(html, at, n)
+        name = i + 2 if end_tag else i + 1
+        if is_letter(html[name]):
+            found, _ = tag_name(html, name, n)
             if found == tag:
                 depth += -1 if end_tag else 1
                 if depth == 0:

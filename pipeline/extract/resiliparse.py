@@ -13,17 +13,14 @@ from pipeline import recipe
 from pipeline.errors import Rejected
 from pipeline.extract import Found
 from pipeline.extract.nesting import open_tags
-from pipeline.extract.tidy import without_surrogates
+from pipeline.extract.tidy import encoded
 
 MAX_DEPTH = 1024  #: elements from `body` down
 
 
 def extract(html: str, settings: recipe.Extract) -> Found:
     """Title and text of a page."""
-    try:
-        data = html.encode()
-    except UnicodeEncodeError:
-        data = without_surrogates(html).encode()
+    data = encoded(html)
     tree = HTMLTree.parse_from_bytes(data, "utf-8")
     if open_tags(data) > MAX_DEPTH:
         _check_depth(tree)

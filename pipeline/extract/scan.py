@@ -40,11 +40,12 @@ from pipeline.extract.state import (
     WORDS,
 )
 from pipeline.extract.text_run import end_word, text_run
+from pipeline.extract.tidy import tidy_line
 
 __all__ = [
     "BOLD_CHARS", "BREAKS", "CHARS", "CJK", "COMMAS", "DIGITS", "END_KIND", "HIDDEN", "IMAGES", "LINK_CHARS",
     "LINK_WORDS", "MAX_BLOCKS", "MAX_ELEMENTS", "N_COUNTS", "PUNCTUATION", "SENTENCES", "STARTS_UPPER", "TITLE_WORDS",
-    "UPPER", "WORDS", "Blocks", "is_bare", "scan", "visible_chars",
+    "UPPER", "WORDS", "Blocks", "is_bare", "scan",
 ]  # fmt: skip
 
 MAX_ELEMENTS, MAX_BLOCKS = 1_000_000, 400_000
@@ -97,13 +98,8 @@ def scan(html: bytes) -> Blocks:
 
 def is_bare(blocks: Blocks) -> bool:
     """Whether a page shows so little that its text must be somewhere else."""
-    chars, in_links = blocks.counts[:, [CHARS, LINK_CHARS]].sum(axis=0).tolist()
-    return bool(chars < _FEW_CHARS and chars - in_links < _FEW_PLAIN_CHARS)
-
-
-def visible_chars(blocks: Blocks) -> int:
-    """Characters that a browser would show: all text outside hidden elements."""
-    return int(blocks.counts[:, CHARS].sum()) - int(blocks.counts[:, HIDDEN].sum())
+    chars = int(blocks.counts[:, CHARS].sum())
+    return chars < _FEW_CHARS and chars - int(blocks.counts[:, LINK_CHARS].sum()) < _FEW_PLAIN_CHARS
 
 
 def _one_pass(html: bytes) -> Blocks:
@@ -143,7 +139,7 @@ def _one_pass(html: bytes) -> Blocks:
         page[:n], parent[:m], tag[:m], depth[:m], number[:m], signature[:m], of_elements,
         token_element[:t], token_hash[:t], owner[:b], counts[:b], text_hash[:b], first_span[: b + 1], span_start[:s],
         span_end[:s], span_kind[:s],
-        " ".join(html_module.unescape(title).split()) or None,
+        tidy_line(html_module.unescape(title)) or None,
     )  # fmt: skip
 
 
@@ -249,11 +245,11 @@ def _scan(
         if i >= n:
             break
         end_tag = after == 47
-        at = i + 2 if end_tag else i + 1
-        if not markup.is_letter(html[at]):
+        name = i + 2 if end_tag else i + 1
+        if not markup.is_letter(html[name]):
             i = text = markup.comment_end(html, words, i, n)
             continue
-        t, i = markup.tag_name(html, at, n)
+        t, i = markup.tag_name(html, name, n)
         flags = tags.FLAGS[t]
         if flags & tags.BLOCK:
             _end_block(False, stack, block, owner, counts, text_hash, first_span, s, c, hashes, title)

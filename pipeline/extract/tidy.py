@@ -41,6 +41,14 @@ def without_surrogates(text: str) -> str:
     return text
 
 
+def encoded(text: str) -> bytes:
+    """`text` in UTF-8, a lone surrogate as U+FFFD."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text).encode()
+
+
 def _plain(text: str) -> str:
     if _ODD.search(text) is None:  # nearly always
         return text

@@ -59,7 +59,7 @@ def test_columns_have_their_names() -> None:
         ("<my-card>a</my-card>b<unknown>c</unknown>", ["a", "bc"]),
         ("<td>a<td>b<tr><td>c", ["a", "b", "c"]),
         ("<button>x</button>y<label>z</label>", ["x", "y", "z"]),
-        ("a<!-- b --> c<!-->d<!--->e<!-- f --!>g", ["a cdeg"]),
+        ("a<!-- b --> c<!-->d<!--->e<!-- f --!>g<!--!>h-->", ["a cdeg"]),
         ("a<?php b ?>c<!DOCTYPE html>d</ e>f</>g", ["acdfg"]),
         ("1 < 2 <3 and <4", ["1 < 2 <3 and <4"]),
         ("a<script>b</scrip></SCRIPT >c<style>d</style>e", ["ace"]),
@@ -84,7 +84,7 @@ def test_blocks(html: str, expected: list[str]) -> None:
 
 
 def test_title_is_one_line() -> None:
-    assert scan(b"<title>\n A &amp;  B </title><title>C</title>").title == "A & B"
+    assert scan(b"<title>\n A\x1f &amp;  B </title><title>C</title>").title == "A & B"
     assert scan(b"<title></title><p>x").title is None
     assert scan(b"<svg><title>icon</title></svg><title>page</title>").title == "page"
     assert scan(b"<title>never closed<p>x").title == "never closed"
