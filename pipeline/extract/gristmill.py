@@ -15,7 +15,7 @@ from pipeline.extract import Found, tags
 from pipeline.extract.emit import emit
 from pipeline.extract.model import cut, predict, shipped
 from pipeline.extract.page_json import json_text
-from pipeline.extract.scan import CHARS, HIDDEN, LINK_CHARS, WORDS, Blocks, is_bare, scan
+from pipeline.extract.scan import LINK_CHARS, WORDS, Blocks, is_bare, scan, visible_chars
 from pipeline.extract.structure import structure
 from pipeline.extract.tidy import encoded
 
@@ -40,7 +40,7 @@ Mask = npt.NDArray[np.bool_]
 def extract(html: str, settings: recipe.Extract) -> Found:
     """The main text of a page, with the model's expected F1 as confidence (None for text out of JSON)."""
     blocks = scan(encoded(html))
-    visible_chars = int(blocks.counts[:, CHARS].sum()) - int(blocks.counts[:, HIDDEN].sum())
+    visible = visible_chars(blocks)
     floor = PRECISION_FLOOR if settings.favor == "precision" else 0.0
     words = blocks.counts[:, WORDS]
     kept, confidence = cut(predict(shipped(), blocks), words, floor=floor)
@@ -52,15 +52,15 @@ def extract(html: str, settings: recipe.Extract) -> Found:
     if is_bare(blocks):
         from_json = json_text(html)
         if from_json is not None and len(from_json) > 2 * len(text):
-            return Found(blocks.title, from_json, None, "json", visible_chars)
-    return Found(blocks.title, text, confidence, "page", visible_chars)
+            return Found(blocks.title, from_json, None, "json", visible)
+    return Found(blocks.title, text, confidence, "page", visible)
 
 
 def _plain(blocks: Blocks) -> Mask:
     """The blocks without links that are in nothing whose name says that it is no main text."""
     nearest = blocks.categories[blocks.owner][:, _SERVICES].min(axis=1, initial=tags.NEVER)
-    unlinked: Mask = blocks.counts[:, LINK_CHARS] == 0
-    return unlinked & (nearest > SERVICE_LEVELS)
+    plain: Mask = (blocks.counts[:, LINK_CHARS] == 0) & (nearest > SERVICE_LEVELS)
+    return plain
 
 
 def _wanted(blocks: Blocks, kept: Mask, settings: recipe.Extract) -> Mask:

@@ -45,7 +45,7 @@ from pipeline.extract.tidy import tidy_line
 __all__ = [
     "BOLD_CHARS", "BREAKS", "CHARS", "CJK", "COMMAS", "DIGITS", "END_KIND", "HIDDEN", "IMAGES", "LINK_CHARS",
     "LINK_WORDS", "MAX_BLOCKS", "MAX_ELEMENTS", "N_COUNTS", "PUNCTUATION", "SENTENCES", "STARTS_UPPER", "TITLE_WORDS",
-    "UPPER", "WORDS", "Blocks", "is_bare", "scan",
+    "UPPER", "WORDS", "Blocks", "is_bare", "scan", "visible_chars",
 ]  # fmt: skip
 
 MAX_ELEMENTS, MAX_BLOCKS = 1_000_000, 400_000
@@ -100,6 +100,11 @@ def is_bare(blocks: Blocks) -> bool:
     """Whether a page shows so little that its text must be somewhere else."""
     chars = int(blocks.counts[:, CHARS].sum())
     return chars < _FEW_CHARS and chars - int(blocks.counts[:, LINK_CHARS].sum()) < _FEW_PLAIN_CHARS
+
+
+def visible_chars(blocks: Blocks) -> int:
+    """Characters that a browser would show: all text outside hidden elements."""
+    return int(blocks.counts[:, CHARS].sum()) - int(blocks.counts[:, HIDDEN].sum())
 
 
 def _one_pass(html: bytes) -> Blocks:
