@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 from pipeline import recipe
 from pipeline.errors import Rejected
-from pipeline.extract.scan import scan, visible_chars
-from pipeline.extract.tidy import tidy, tidy_line, without_surrogates
+from pipeline.extract import scan as blocks  # the module: its function of that name must not hide it
+from pipeline.extract.tidy import encoded, tidy, tidy_line
 
 TextSource = Literal["page", "json"]
 #: A larger page has no visible_ratio with an engine that does not count itself: its memory is for the engine.
@@ -56,7 +56,7 @@ def extract(html: str, url: str | None, settings: recipe.Extract) -> Extracted:
         raise Rejected("extract", "no_text")
     visible = found.visible_chars
     if visible is None and len(html) <= _MEASURED_CHARS:
-        visible = visible_chars(scan(without_surrogates(html).encode()))
+        visible = blocks.visible_chars(blocks.scan(encoded(html)))
     ratio = min(1.0, len(text) / visible) if visible else None
     return Extracted(tidy_line(found.title or "") or None, text, found.confidence, found.source, ratio)
 

@@ -1,0 +1,81 @@
+"""Our own engine beside what all engines must do (test_extract.py): structure, settings, confidence, JSON, noscript."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipeline.extract import Extracted, extract
+from pipeline.recipe import Extract
+from tests.extract.test_extract import LONG, SENTENCE, body, page
+
+
+def run(html: str, **settings: object) -> Extracted:
+    return extract(html, None, Extract(engine="gristmill", **settings))  # type: ignore[arg-type]
+
+
+ARTICLE = "".join(f"<p>{SENTENCE} {LONG} This is paragraph {i} of the article.</p>" for i in range(6))
+MENU = "<nav class=menu><ul>" + "".join(f"<li><a href=/{i}>Section {i}</a></li>" for i in range(12)) + "</ul></nav>"
+COOKIES = "<div class='cookie-banner consent'><p>We use cookies.</p><button>Accept all</button></div>"
+FOOTER = "<footer><p><a href=/terms>Terms</a> <a href=/privacy>Privacy</a> © 2024 Some Company</p></footer>"
+WHOLE = body(f"{COOKIES}{MENU}<main><article><h1>A title of it</h1>{ARTICLE}</article></main>{FOOTER}")
+
+
+def test_the_article_and_nothing_else() -> None:
+    got = run(WHOLE)
+    assert got.text.split("\n") == [
+        "A title of it",
+        *(f"{SENTENCE} {LONG} This is paragraph {i} of the article." for i in range(6)),
+    ]
+    assert got.text_source == "page"
+    assert got.confidence is not None
+    assert 0.8 < got.confidence <= 1
+    assert got.visible_ratio is not None
+    assert 0.8 < got.visible_ratio < 1
+
+
+def test_structure_is_kept() -> None:
+    inner = (
+        f"<h2>What to bring</h2><ul><li>{LONG}</li><li>{SENTENCE}</li></ul>"
+        "<pre>for x in y:\n    print(x)</pre>"
+        "<table><tr><th>Length of road</th><th>Year</th></tr><tr><td>Twelve miles</td><td>1854</td></tr></table>"
+    )
+    text = run(body(f"<article><h1>A title of it</h1>{ARTICLE}{inner}{ARTICLE}</article>")).text
+    assert f"\nWhat to bring\n- {LONG}\n- {SENTENCE}\nfor x in y:\n    print(x)\nLength of road | Year\n" in text
+    assert "\nTwelve miles | 1854\n" in text
+
+
+def test_tables_can_be_left_out() -> None:
+    table = f"<table><tr><td>CELLMARK {SENTENCE}</td><td>{LONG}</td></tr></table>"
+    html = body(f"<article>{ARTICLE}{table}{ARTICLE}</article>")
+    assert "CELLMARK" in run(html).text
+    assert "CELLMARK" not in run(html, tables=False).text
+
+
+def test_precision_keeps_no_more() -> None:
+    html = page(f"<p>{LONG}</p>") + "<div class=related><p>Also read what else there is</p></div>"
+    assert set(run(html, favor="precision").text.split("\n")) <= set(run(html).text.split("\n"))
+
+
+def test_text_out_of_json() -> None:
+    state = json.dumps({"@type": "NewsArticle", "articleBody": f"{SENTENCE}\n{LONG}"})
+    got = run(body(f"<div id=app></div><script type=application/ld+json>{state}</script>"))
+    assert (got.text, got.text_source, got.confidence) == (f"{SENTENCE}\n{LONG}", "json", None)
+    assert (
+        run(WHOLE.replace("<body>", f"<body><script type=application/ld+json>{state}</script>")).text_source == "page"
+    )
+
+
+def test_text_out_of_noscript() -> None:
+    got = run(body(f"<div id=app></div><noscript><article>{ARTICLE}</article></noscript>"))
+    assert "paragraph 5" in got.text
+    assert got.text_source == "page"
+
+
+@pytest.mark.parametrize("engine", ["trafilatura", "resiliparse"])
+def test_other_engines_have_no_confidence(engine: str) -> None:
+    got = extract(WHOLE, None, Extract(engine=engine))  # type: ignore[arg-type]
+    assert (got.confidence, got.text_source) == (None, "page")
+    assert got.visible_ratio is not None
+    assert 0.8 < got.visible_ratio <= 1
