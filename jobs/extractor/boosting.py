@@ -51,7 +51,7 @@ def fit(rows: Floats, target: Floats, weight: Floats, settings: Boosting) -> Tre
         "lambda_l2": settings.ridge,
         "seed": settings.seed,
         "deterministic": True,
-        "force_row_wise": True,
+        "force_col_wise": True,
         "num_threads": 1,
         "verbosity": -1,
     }
