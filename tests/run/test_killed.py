@@ -42,16 +42,15 @@ def _appears(folder: Path, pattern: str, process: subprocess.Popen[bytes], secon
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("moment", ["records/_receipts/*.json", "verdicts/*.parquet"])
-def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
-    moment: str, crawl: Path, whole: Path, tmp_path: Path
-) -> None:
+def test_a_run_killed_twice_goes_on_and_ends_as_an_uninterrupted_one(crawl: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    process = subprocess.Popen(command(crawl, out), stderr=subprocess.DEVNULL)
-    _appears(out, moment, process)
-    family = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    family: list[psutil.Process] = []
+    for moment in ("records/_receipts/*.json", "verdicts/*.parquet"):
+        process = subprocess.Popen(command(crawl, out), stderr=subprocess.DEVNULL)
+        _appears(out, moment, process)
+        family += psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
     again = subprocess.run(command(crawl, out), capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert runs.shard_hashes(out) == runs.shard_hashes(whole)
