@@ -44,19 +44,28 @@ def extract(html: str, settings: recipe.Extract) -> Found:
     """The main text of a page, with the model's expected F1 as confidence (None for text out of JSON)."""
     blocks = scan(encoded(html))
     visible = visible_chars(blocks)
-    floor = PRECISION_FLOOR if settings.favor == "precision" else 0.0
-    words = blocks.counts[:, WORDS]
-    kept, confidence = cut(predict(shipped(), blocks), words, floor=floor)
-    if words.sum() > SMALL_WORDS:
-        kept = _once(blocks, kept)
-    elif words[plain := _plain(blocks)].sum() <= SMALL_PLAIN_WORDS:
-        kept = kept | plain
-    text = emit(blocks, _wanted(blocks, kept, settings))
+    kept, confidence = selected(blocks, predict(shipped(), blocks), settings)
+    text = emit(blocks, kept)
     if is_bare(blocks):
         from_json = json_text(html)
         if from_json is not None and len(from_json) > 2 * len(text):
             return Found(blocks.title, from_json, None, "json", visible)
     return Found(blocks.title, text, confidence, "page", visible)
+
+
+def selected(blocks: Blocks, probability: npt.NDArray[np.float32], settings: recipe.Extract) -> tuple[Mask, float]:
+    """Which blocks to keep, by their probability of being main text, and the expected F1."""
+    words = blocks.counts[:, WORDS]
+    kept, confidence = cut(probability, words, floor=PRECISION_FLOOR if settings.favor == "precision" else 0.0)
+    if words.sum() > SMALL_WORDS:
+        kept = _once(blocks, kept)
+    elif words[plain := _plain(blocks)].sum() <= SMALL_PLAIN_WORDS:
+        kept = kept | plain
+    if not settings.comments:
+        kept = kept & (blocks.categories[blocks.owner, tags.COMMENT_CATEGORY] > COMMENT_LEVELS)
+    if not settings.tables:
+        kept = kept & (structure(blocks, kept).row[blocks.owner] < 0)
+    return kept, confidence
 
 
 def _plain(blocks: Blocks) -> Mask:
@@ -76,12 +85,3 @@ def _once(blocks: Blocks, kept: Mask) -> Mask:
     once[long] = False
     once[long[first]] = True
     return once
-
-
-def _wanted(blocks: Blocks, kept: Mask, settings: recipe.Extract) -> Mask:
-    """The kept blocks without what the settings leave out."""
-    if not settings.comments:
-        kept = kept & (blocks.categories[blocks.owner, tags.COMMENT_CATEGORY] > COMMENT_LEVELS)
-    if not settings.tables:
-        kept = kept & (structure(blocks, kept).row[blocks.owner] < 0)
-    return kept
