@@ -60,7 +60,7 @@ class TestLabels:
         assert (share * counts).sum() <= len(gold.split()) + 1e-3
 
     @settings(deadline=None)
-    @given(st.lists(words.filter(None), min_size=1, max_size=6))
+    @given(st.lists(words.filter(bool), min_size=1, max_size=6))
     def test_a_page_that_is_all_main_text_is_all_kept(self, texts: list[str]) -> None:
         share, _ = labels.align(texts, "\n".join(texts)) or ([], [])
         assert share.tolist() == [1] * len(texts)
@@ -134,7 +134,8 @@ def fnv(word: str) -> int:
 
 class TestCommand:
     @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def folder(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("pages")
         write(made(30), folder)
         return folder
