@@ -17,11 +17,12 @@ from pipeline.extract.emit import emit
 from pipeline.extract.model import cut, predict, shipped
 from pipeline.extract.page_json import json_text
 from pipeline.extract.scan import LINK_CHARS, WORDS, Blocks, is_bare, scan, visible_chars
+from pipeline.extract.state import PRE
 from pipeline.extract.structure import structure
 from pipeline.extract.tidy import encoded
 
-#: Blocks this many levels or fewer below what is called comments are comments
-COMMENT_LEVELS = 4
+#: Blocks this many levels or fewer below what is called comments are comments, unless that is most of the page
+COMMENT_LEVELS, MOST = 4, 0.7
 #: Least probability of a kept block with `favor = "precision"`
 PRECISION_FLOOR = 0.6
 #: A page with no more words, and no more of them in plain blocks, is kept whole. By out-of-fold answers on the gold
@@ -62,7 +63,9 @@ def selected(blocks: Blocks, probability: npt.NDArray[np.float32], settings: rec
     elif words[plain := _plain(blocks)].sum() <= SMALL_PLAIN_WORDS:
         kept = kept | plain
     if not settings.comments:
-        kept = kept & (blocks.categories[blocks.owner, tags.COMMENT_CATEGORY] > COMMENT_LEVELS)
+        comments = blocks.categories[blocks.owner, tags.COMMENT_CATEGORY] <= COMMENT_LEVELS
+        if words[kept & comments].sum() < MOST * words[kept].sum():
+            kept = kept & ~comments
     if not settings.tables:
         kept = kept & (structure(blocks, kept).row[blocks.owner] < 0)
     return kept, confidence
@@ -76,8 +79,9 @@ def _plain(blocks: Blocks) -> Mask:
 
 
 def _once(blocks: Blocks, kept: Mask) -> Mask:
-    """The kept blocks without those that have the words of an earlier one."""
-    long = np.flatnonzero(kept & (blocks.counts[:, WORDS] >= ONCE_WORDS))
+    """The kept blocks without those that have the words of an earlier one; signs of code are no words."""
+    code = blocks.span_kind[blocks.first_span[:-1]] & PRE != 0
+    long = np.flatnonzero(kept & ~code & (blocks.counts[:, WORDS] >= ONCE_WORDS))
     _, first = np.unique(blocks.text_hash[long], return_index=True)
     if len(first) == len(long):
         return kept

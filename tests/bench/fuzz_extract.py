@@ -1,4 +1,4 @@
-"""Broken pages through the scan, the model's features aside: nothing may crash, be out of bounds, or be slow.
+"""Broken pages through scan, model and text: nothing may crash, be out of bounds, or be slow.
 
     python -m tests.bench.fuzz_extract --seconds 300            # with numba's bounds checks, compiled anew
     python -m tests.bench.fuzz_extract --toy                    # a second, as compiled for every day
@@ -85,12 +85,20 @@ def check(page: bytes, draw: random.Random) -> str | None:
 
     from pipeline.extract import scan as sc
     from pipeline.extract.emit import emit
+    from pipeline.extract.gristmill import selected
+    from pipeline.extract.model import predict, shipped
+    from pipeline.recipe import Extract
 
     begin = time.process_time()
     try:
         blocks = sc.scan(page)
         n = len(blocks.owner)
         everything = emit(blocks, np.ones(n, np.bool_))
+        probability = predict(shipped(), blocks)
+        kept, confidence = selected(
+            blocks, probability, Extract(tables=draw.random() < 0.5, comments=draw.random() < 0.5)
+        )
+        emit(blocks, kept)
         emit(blocks, np.array([draw.random() < 0.5 for _ in range(n)], np.bool_))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -110,6 +118,7 @@ def check(page: bytes, draw: random.Random) -> str | None:
             (counts[:, [sc.LINK_CHARS, sc.BOLD_CHARS, sc.HIDDEN]] <= counts[:, [sc.CHARS]]).all()
         ),
         "text": bool(everything) == (n > 0),
+        "probabilities": bool(((probability >= 0) & (probability <= 1)).all()) and 0 <= confidence <= 1,
     }  # fmt: skip
     return ", ".join(name for name, good in sound.items() if not good) or None
 

@@ -54,6 +54,13 @@ def test_tables_can_be_left_out() -> None:
     assert "CELLMARK" not in run(html, tables=False).text
 
 
+def test_comments_can_be_left_out_unless_all_is_called_so() -> None:
+    comments = f"<div class=comments><div class=comment><p>COMMENTMARK {LONG} {SENTENCE}</p></div></div>"
+    assert "COMMENTMARK" not in run(body(f"<article>{ARTICLE}</article>{comments}"), comments=False).text
+    whole = WHOLE.replace("<main>", "<main class='comments-open'>")
+    assert run(whole, comments=False).text == run(whole).text
+
+
 def test_precision_keeps_no_more() -> None:
     html = page(f"<p>{LONG}</p>") + "<div class=related><p>Also read what else there is</p></div>"
     assert set(run(html, favor="precision").text.split("\n")) <= set(run(html).text.split("\n"))
