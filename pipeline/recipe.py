@@ -71,7 +71,7 @@ class Url(Section):
 
 
 class Extract(Section):
-    engine: Literal["gristmill", "trafilatura", "resiliparse"] = "resiliparse"
+    engine: Literal["gristmill", "trafilatura", "resiliparse"] = "gristmill"
     favor: Literal["precision", "balanced", "recall"] = "balanced"  #: what to do in doubt; not with resiliparse
     comments: bool = True  #: keep reader comments where the engine can tell them
     tables: bool = True  #: keep tables; not with resiliparse

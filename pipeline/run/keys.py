@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from functools import cache
-from importlib import metadata
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,8 @@ def ingredients(stage: str, recipe: Recipe) -> dict[str, str]:
     found |= {path: json.dumps(_at(whole, path)) for path in RECIPE_KEYS[stage]}
     found |= {name: version(name) for name in LIBRARIES[stage]}
     found |= {name: file_hash(name) for name in _files(stage, recipe)}
+    if stage == "extract" and recipe.extract.engine == "gristmill":
+        found["the extraction model"] = _extraction_model()
     return found
 
 
@@ -92,6 +94,12 @@ def changes(stage: str, recipe: Recipe, old: dict[str, str] | None) -> str:
         return ""
     now = ingredients(stage, recipe)
     return ", ".join(name for name in sorted({*now, *old}) if now.get(name) != old.get(name))
+
+
+@cache
+def _extraction_model() -> str:
+    model = resources.files("pipeline.extract").joinpath("model.npz").read_bytes()
+    return hashlib.sha256(model).hexdigest()[:16]
 
 
 @cache
