@@ -4,7 +4,7 @@
     python -m jobs.train_extractor ../shared/data/crawl --check      # fails if the file would change
 
 The folder holds `.warc.gz` files, `gold.parquet` (url, source, lang, page_type, text) and, if there is one,
-`segments.jsonl` (url, lang, with, without). Needs the extra `train`. The same pages, code and versions give the same
+`segments.jsonl` (url, lang, with, without). Needs the extra `extractor`. The same pages, code and versions give the same
 bytes. tests/bench/extract.py says how good the recipe is on sites that it has not seen.
 """
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         versions = {name: metadata.version(name) for name in ("lightgbm", "numpy")}
     except metadata.PackageNotFoundError as error:
-        raise UsageError(f"training needs {error}: pip install 'gristmill[train]'") from None
+        raise UsageError(f"training needs {error}: pip install 'gristmill[extractor]'") from None
     settings = Settings()
     if args.trees:
         first, second = args.trees
