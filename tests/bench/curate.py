@@ -4,9 +4,9 @@
     python -m tests.bench.curate --toy                                              # ours only, on a made-up segment
     python -m tests.bench.curate --profile 300                                      # our time by stage
 
-Both keep English only and favour precision; neither removes duplicates (ours is also timed with it, in one round). The peer's
-environment is described in ../shared/tools/peer_datatrove.py; it needs `lxml_html_clean` too where pip is older than
-24.1, else it extracts nothing. The peer pins trafilatura below 1.12, we run the version installed here.
+Both keep English only and favour precision; neither removes duplicates (ours is also timed with it, in one round).
+The peer's environment is described in ../shared/tools/peer_datatrove.py; it needs `lxml_html_clean` too where pip is
+older than 24.1, else it extracts nothing. It pins trafilatura below 1.12, we run the version installed here.
 
 Steady rate = change in documents / (change in wall time x cores) between two input sizes, so that start-up cancels out.
 Documents = response records in the input. The larger input is the smaller one several times over, each copy under
