@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import pytest
@@ -16,17 +15,6 @@ import pytest
 from pipeline.errors import GristmillError
 from pipeline.storage import Storage
 from pipeline.storage import lock as locking
-
-START = multiprocessing.get_context("forkserver")
-START.set_forkserver_preload(["pipeline.storage", "pipeline.datasets"])
-
-
-@pytest.fixture(params=["local", "s3"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """A run's folder, not there yet."""
-    if request.param == "local":
-        return Storage(str(tmp_path / "run"))
-    return Storage(f"{request.getfixturevalue('s3_bucket')}/some/run")
 
 
 def _hold(uri: str, ready: Any) -> None:
@@ -36,9 +24,9 @@ def _hold(uri: str, ready: Any) -> None:
 
 
 @pytest.fixture
-def holder(run: Storage) -> Iterator[Any]:
-    ready = START.Event()
-    process = START.Process(target=_hold, args=(run.uri, ready))
+def holder(run: Storage, processes: ForkServerContext) -> Iterator[Any]:
+    ready = processes.Event()
+    process = processes.Process(target=_hold, args=(run.uri, ready))
     process.start()
     assert ready.wait(60)
     yield process

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import pickle
 import signal
 import time
 from contextlib import suppress
 from itertools import pairwise
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,6 @@ from pipeline.storage import Part, PartWriter, RowGroups, Storage, open_run, rea
 from pipeline.storage import parquet as parts_module
 
 TEXTS = pa.schema([("record_id", pa.string()), ("text", pa.string())])
-START = multiprocessing.get_context("forkserver")
-START.set_forkserver_preload(["pipeline.storage", "pipeline.datasets"])
-
-
-@pytest.fixture(params=["local", "s3"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """A run's folder, not there yet."""
-    if request.param == "local":
-        return Storage(str(tmp_path / "run"))
-    return Storage(f"{request.getfixturevalue('s3_bucket')}/some/run")
 
 
 def rows(count: int, chars: int = 10) -> list[dict[str, Any]]:
@@ -380,7 +370,7 @@ def _a_run(uri: str, tasks: int) -> None:
         run.put_json("run.json", {"tasks": tasks})
 
 
-def test_a_writer_killed_at_any_moment_leaves_no_half_data(tmp_path: Path) -> None:
+def test_a_writer_killed_at_any_moment_leaves_no_half_data(tmp_path: Path, processes: ForkServerContext) -> None:
     out = str(tmp_path / "run")
     begun = time.monotonic()
     _a_run(out, 12)
@@ -390,7 +380,7 @@ def test_a_writer_killed_at_any_moment_leaves_no_half_data(tmp_path: Path) -> No
     for moment in range(20):
         tasks = 12 if moment % 2 else 7  # rerun with fewer partitions, too
         before = Storage(out).read_manifest("records")
-        writer = START.Process(target=_a_run, args=(out, tasks))
+        writer = processes.Process(target=_a_run, args=(out, tasks))
         Storage(out).delete([p for p in Storage(out).list("records") if "_receipts" in p])
         writer.start()
         time.sleep(0.02 + whole * moment / 20)
