@@ -53,24 +53,30 @@ def text_run(
     while i < end:
         b = np.int64(html[at(i)])
         code, second, size = b, 0, 1
-        if in_word == 1 and b < 128 and kinds[at(b)] & ch.WORD:  # most bytes: within a word
-            if first < 0:
-                first = i
+        if in_word == 1:  # most characters are letters within a word, of one byte or two
             start = i
-            while b < 128:
-                kind = kinds[at(b)]
-                if not kind & ch.WORD:
+            while True:
+                code, size = b, 1
+                if b >= 128:
+                    if b < 0xC3 or b >= 0xE0 or i + 2 > end:
+                        break
+                    code, size = (b & 31) << 6 | (np.int64(html[at(i + 1)]) & 63), 2
+                kind = kinds[at(code)]
+                if not kind & ch.WORD or kind & ch.SPACELESS:
                     break
                 upper += kind >> 5 & 1
                 digits += kind >> 4 & 1
-                word = (word ^ np.uint64(b | (kind & ch.UPPER))) * _PRIME  # the flag is what makes letters small
-                i += 1
-                if i == end:
+                # the flag UPPER is the bit that makes a letter of ASCII small
+                word = (word ^ np.uint64(code | (kind & ch.UPPER if size == 1 else 0))) * _PRIME
+                chars += 1
+                i += size
+                if i >= end:
                     break
                 b = np.int64(html[at(i)])
-            chars += i - start
-            after = i
-            continue
+            if i > start:
+                first = start if first < 0 else first
+                after = i
+                continue
         if b >= 128:
             code, size = ch.decode(html, i, end)
         elif b == 38:  # &

@@ -141,6 +141,11 @@ def test_counts_of_a_sentence() -> None:
     ("html", "name", "value"),
     [
         ("<b>un</b>divided caf&eacute;s", "WORDS", 2),
+        ("naïve ĞÜ Москва, κόσμε x²", "WORDS", 5),
+        ("naïve ĞÜ Москва, κόσμε x²", "UPPER", 3),
+        ("naïve ĞÜ Москва, κόσμε x²", "CHARS", 25),
+        ("na\u00a0ïve", "WORDS", 2),
+        ("na\u00adïve", "WORDS", 1),
         ("漢字かな", "WORDS", 4),
         ("漢字 abc かな", "CJK", 4),
         ("漢字abcかな", "WORDS", 5),
