@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -89,6 +91,29 @@ def test_text_out_of_noscript() -> None:
     got = run(body(f"<div id=app></div><noscript><article>{ARTICLE}</article></noscript>"))
     assert "paragraph 5" in got.text
     assert got.text_source == "page"
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda n: "<table>" + "".join(f"<tr><td><a href=/{i}>Row {i}</a></td></tr>" for i in range(n)) + "</table>",
+        lambda n: "<p>some text of it" * n,
+        lambda n: "".join(f"<div>text {i} " for i in range(n)) + "</div>" * n,
+        lambda n: "<p>x<li>x<td>x<b>x<a href=x>x<h1>x<dd>x<x-y>x<unknown>x" * (n // 8),
+    ],
+    ids=["rows", "paragraphs", "nested", "soup"],
+)
+def test_case_13_time_is_linear(shape: Callable[[int], str]) -> None:
+    small, large = page(shape(4_000)), page(shape(32_000))
+    run(small)
+    base = min(seconds(small) for _ in range(3))
+    assert seconds(large) < 4 * 8 * max(base, 0.002)
+
+
+def seconds(html: str) -> float:
+    begin = time.process_time()
+    run(html)
+    return time.process_time() - begin
 
 
 @pytest.mark.parametrize("engine", ["trafilatura", "resiliparse"])
