@@ -133,8 +133,8 @@ def _rules(survey: Survey) -> Iterator[Finding]:
 def _pages(survey: Survey) -> Iterator[Finding]:
     """Documents whose text hardly is the page's."""
     for (found, kept), what in (
-        (survey.low_visible, f"hold less than {LOW_VISIBLE:.0%} of the text that their page shows"),
-        (survey.high_mojibake, f"have more than {HIGH_MOJIBAKE:.0%} of their characters read with a wrong charset"),
+        (survey.low_visible, f"hold less than {100 * LOW_VISIBLE:g} % of the text that their page shows"),
+        (survey.high_mojibake, f"have more than {100 * HIGH_MOJIBAKE:g} % wrongly decoded characters"),
     ):
         if found:
             share = numbers.share(found, survey.with_text)
