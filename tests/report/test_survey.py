@@ -10,7 +10,7 @@ from pipeline import datasets
 from pipeline.report import findings, funnel
 from pipeline.report.reading import open_finished
 from pipeline.report.summary import as_json, as_text, summarize
-from pipeline.report.survey import DEDUP, KEPT, LANGUAGE, QUALITY, STAGE_INDEX
+from pipeline.report.survey import DEDUP, HIGH_MOJIBAKE, KEPT, LANGUAGE, LOW_VISIBLE, QUALITY, STAGE_INDEX
 from pipeline.signals import RULES_BY_NAME
 from tests.report.conftest import Written
 from tests.report.synthetic import write_run
@@ -163,6 +163,19 @@ def test_hosts_that_dedup_empties_and_large_clusters_are_flagged(tmp_path: Path)
     losing = findings.losing_sources(summary.survey)
     assert [host for host, _, _ in losing] == ["www.site1.example"]
     assert any("www.site1.example" in f.text for f in summary.findings)
+
+
+def test_documents_that_hardly_are_their_page_are_flagged(plain: Written) -> None:
+    for signal, odd, what in (
+        ("visible_ratio", lambda value: value < LOW_VISIBLE, "hold less than 5 % of the text"),
+        ("mojibake_score", lambda value: value > HIGH_MOJIBAKE, "have more than 2 % wrongly decoded characters"),
+    ):
+        flagged = {r["record_id"] for r in plain.truth.records if r.get(signal) is not None and odd(r[signal])}
+        kept = sum(v["kept"] for v in plain.truth.verdicts if v["record_id"] in flagged)
+        assert flagged
+        (said,) = [f for f in plain.summary.findings if what in f.text]
+        assert said.text.startswith(f"{len(flagged):,} documents (")
+        assert f"; {kept:,} kept)" in said.text
 
 
 def test_histogram_of_scores_adds_up_to_the_documents(plain: Written) -> None:
