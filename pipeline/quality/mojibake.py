@@ -9,8 +9,8 @@ Counted are, as code points of the text:
 - a legacy charset read as Latin-1 ("Ïðèâåò", "ÖÐÎÄ"): four letters of U+00C0 to U+00FF and more in a row;
 - KOI8-R read as Windows-1251 or the other way round ("рТЙЧЕФ"): a small Cyrillic letter before two capital ones.
 
-Each of these is next to absent from sound text (0.01 % of 2,800 real pages' characters), so one bound serves all
-languages. A table of character kinds and one pass: ftfy's measure of the same kind takes a hundred times as long.
+Each of these is next to absent from sound text (0.006 % of the characters of 2,878 real pages, one of which is
+mojibake), so one bound serves all languages. ftfy's badness takes a hundred times as long (1.16 ms against 0.011 a text).
 """
 
 from __future__ import annotations
