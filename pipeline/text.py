@@ -107,9 +107,7 @@ def word_hash(word: str) -> int:
 
 def hash_table(hashes: npt.NDArray[np.uint64]) -> tuple[Hashes, npt.NDArray[np.int64]]:
     """An open-addressing table for text_kernels.lookup, and for each slot the index of its hash (-1: empty)."""
-    size = 16
-    while size < 2 * len(hashes):
-        size *= 2
+    size = line_kernels.table_size(len(hashes))
     keys, index = np.zeros(size, np.uint64), np.full(size, -1, np.int64)
     for i, key in enumerate(hashes.tolist()):
         slot = key & (size - 1)

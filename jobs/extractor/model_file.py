@@ -31,7 +31,7 @@ def to_bytes(model: Model, about: dict[str, Any]) -> bytes:
     order = used[np.argsort(model.tokens.keys[used])]
     arrays = {
         "about": np.frombuffer(json.dumps(about, indent=1, sort_keys=True).encode(), np.uint8),
-        "token_hash": model.tokens.keys[order],
+        "token_hash": model.tokens.keys[order].astype(np.uint32),
         "token_score": model.tokens.values[order],
         **_arrays("first", model.first),
         **_arrays("second", model.second),

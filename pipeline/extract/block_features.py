@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline.compiled import njit
 from pipeline.extract import state as s
+from pipeline.text_kernels import lookup
 
 TEXT_NAMES = (
     "chars", "words", "link_density", "link_words", "sentences", "sentences_per_word", "commas", "commas_per_word",
@@ -75,15 +76,11 @@ def distances(categories: Any, owner: Any, out: Any) -> None:
 def add_scores(token_element: Any, token_hash: Any, keys: Any, values: Any, own: Any) -> None:
     """Add to float32[m] `own` the learned scores of each element's class and id tokens.
 
-    `keys` uint32 and `values` float32 are an open-addressing table, its size a power of two; key 0 is an empty slot.
+    `keys` uint64 and `values` float32 are those of features.TokenScores.
     """
-    mask = keys.size - 1
     for t in range(token_hash.size):
-        key = token_hash[t]
-        slot = np.int64(key) & mask
-        while keys[slot] != 0 and keys[slot] != key:
-            slot = (slot + 1) & mask
-        if keys[slot] == key and key != 0:
+        slot = lookup(np.uint64(token_hash[t]), keys)
+        if slot >= 0:
             own[token_element[t]] += values[slot]
 
 

@@ -31,7 +31,7 @@ _ENTITY_SIGN = 38  # &
 
 @cache
 def character_kinds() -> npt.NDArray[np.uint16]:
-    """uint16[TABLE_SIZE + 2]: kinds by code point; the last two are for Han above the table and for all else there."""
+    """uint16[TABLE_SIZE + 2]: kinds by code point, read with text_kernels.flag."""
     flags = t.character_flags()
     kinds = np.zeros(len(flags), np.uint16)
     for flag, kind in (
@@ -62,13 +62,6 @@ def character_kinds() -> npt.NDArray[np.uint16]:
     kinds[_ENTITY_SIGN] = PUNCTUATION
     kinds.flags.writeable = False
     return kinds
-
-
-@njit
-def kind_of(code: Any, kinds: Any) -> Any:
-    if code < t.TABLE_SIZE:
-        return kinds[code]
-    return kinds[t.TABLE_SIZE] if code < 0x40000 else kinds[t.TABLE_SIZE + 1]
 
 
 @njit

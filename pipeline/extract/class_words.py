@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.text import hash_table
+
 _LISTS = {
     "content": "content contents body text maincontent articlebody bodytext copy prose richtext rte wysiwyg markdown",
     "stories": "article story entry post posts blog news hentry blogpost articles stories",
@@ -61,18 +63,15 @@ def token_hash(word: str) -> int:
     return value
 
 
-def _table() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-    keys, masks = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)
+def _table() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    masks: dict[int, int] = {}
     for column, words in enumerate(_LISTS.values()):
         for word in words.split():
             key = token_hash(word)
-            slot = key & 1023
-            while keys[slot] and keys[slot] != key:
-                slot = (slot + 1) & 1023
-            keys[slot] = key
-            masks[slot] |= 1 << column
-    return keys, masks
+            masks[key] = masks.get(key, 0) | 1 << column
+    keys, index = hash_table(np.array(list(masks), np.uint64))
+    return keys, np.where(index >= 0, np.array(list(masks.values()), np.int64)[index], 0)
 
 
-#: Open-addressing table, 1,024 slots: token hash -> bits of the categories that list the word
+#: For text_kernels.lookup, token hashes; at a hash's slot the bits of the categories that list the word
 WORD_KEYS, WORD_CATEGORIES = _table()

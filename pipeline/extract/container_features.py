@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipeline.compiled import njit
 from pipeline.extract import state as s
 from pipeline.extract.scan import Blocks
+from pipeline.line_kernels import table_size
 
 Ints = npt.NDArray[np.int32]
 
@@ -50,11 +51,6 @@ def layout(blocks: Blocks) -> Layout:
     room = np.full(table_size(n), -1, np.int32)
     _layout(blocks.counts, blocks.owner, blocks.parent, blocks.signature, np.empty(n, np.uint64), room, group, inside)
     return Layout(group, inside)
-
-
-def table_size(n: int) -> int:
-    """A power of two, at least twice `n`: the slots of a table for n keys."""
-    return 1 << max(2 * n - 1, 15).bit_length()
 
 
 @njit

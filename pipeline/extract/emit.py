@@ -21,6 +21,7 @@ from pipeline.extract.characters import character_kinds
 from pipeline.extract.entities import REMOVED, entity
 from pipeline.extract.scan import Blocks
 from pipeline.extract.structure import structure
+from pipeline.text_kernels import flag
 
 at = np.uintp  #: of an index that is not negative: spares numba the look whether it is
 _MAX_INDENT = 8  #: levels of lists that are indented
@@ -40,13 +41,6 @@ def emit(blocks: Blocks, kept: npt.NDArray[np.bool_]) -> str:
         character_kinds(), *entities.names(), np.empty(_MAX_TITLES, np.uint64), out,
     )  # fmt: skip
     return out[:length].tobytes().decode("utf-8", "replace")
-
-
-def block_text(blocks: Blocks, block: int) -> str:
-    """The text of one block as `emit` writes it alone."""
-    kept = np.zeros(len(blocks.owner), np.bool_)
-    kept[block] = True
-    return emit(blocks, kept).removeprefix("- ").strip()
 
 
 @njit
@@ -102,7 +96,7 @@ def _write_span(
             code, second, size = entity(html, i, end, entity_keys, entity_values)
             if size == 0:
                 code, size = b, 1
-        kind = ch.NOTHING if code == REMOVED else np.int64(ch.kind_of(code, kinds))
+        kind = ch.NOTHING if code == REMOVED else np.int64(flag(code, kinds))
         if kind & ch.NOTHING:
             i += size
             continue

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.compiled import njit
+from pipeline.text import hash_table
+from pipeline.text_kernels import lookup
 
 #: What `entity` returns for a reference to a character that no text may hold: it stands for nothing.
 REMOVED = -1
 
-_SLOTS = 8192
 _LEGACY = 1 << 42  #: a name that is known without its semicolon
 _OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _LONGEST = 32
@@ -24,30 +25,22 @@ _C1 = tuple(ord(html.unescape(f"&#{code};") or "\0") for code in range(0x80, 0xA
 
 @cache
 def names() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """An open-addressing table from the FNV-1a-64 of a name to its one or two code points."""
-    keys, values = np.zeros(_SLOTS, np.uint64), np.zeros(_SLOTS, np.int64)
+    """For text_kernels.lookup, the FNV-1a-64 of each name; at its slot its one or two code points."""
+    known: dict[int, int] = {}
     for name, text in entities.html5.items():
         key = 0xCBF29CE484222325
         for byte in name.removesuffix(";").encode():
             key = (key ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-        slot = key & (_SLOTS - 1)
-        while keys[slot] and int(keys[slot]) != key:
-            slot = (slot + 1) & (_SLOTS - 1)
-        keys[slot] = key
-        values[slot] |= ord(text[0]) | (ord(text[1]) << 21 if len(text) > 1 else 0)
-        if not name.endswith(";"):
-            values[slot] |= _LEGACY
-    return keys, values
+        value = ord(text[0]) | (ord(text[1]) << 21 if len(text) > 1 else 0)
+        known[key] = known.get(key, 0) | value | (0 if name.endswith(";") else _LEGACY)
+    keys, index = hash_table(np.array(list(known), np.uint64))
+    return keys, np.where(index >= 0, np.array(list(known.values()), np.int64)[index], 0)
 
 
 @njit
 def _look_up(key: Any, keys: Any, values: Any) -> Any:
-    slot = np.int64(key & np.uint64(_SLOTS - 1))
-    while keys[slot] != np.uint64(0):
-        if keys[slot] == key:
-            return np.int64(values[slot])
-        slot = (slot + 1) & (_SLOTS - 1)
-    return 0
+    slot = lookup(key, keys)
+    return values[slot] if slot >= 0 else 0
 
 
 @njit

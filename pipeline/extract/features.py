@@ -15,6 +15,8 @@ from pipeline.extract import block_features, container_features, neighbour_featu
 from pipeline.extract.block_features import PLACE_NAMES, SCORE_NAMES, TEXT_NAMES
 from pipeline.extract.container_features import GROUP_NAMES, LEVEL_NAMES, TOP_NAMES, Layout, layout
 from pipeline.extract.scan import Blocks
+from pipeline.line_kernels import table_size
+from pipeline.text import hash_table
 
 Floats = npt.NDArray[np.float32]
 
@@ -31,22 +33,16 @@ NAMED_SCORES = _SCORES
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """What class and id tokens were worth in training: an open-addressing table by FNV-1a-32, its size 2^k."""
+    """What class and id tokens were worth in training, by FNV-1a-32."""
 
-    keys: npt.NDArray[np.uint32]  #: 0 is an empty slot
-    values: Floats
+    keys: npt.NDArray[np.uint64]  #: for text_kernels.lookup
+    values: Floats  #: at a key's slot
 
 
 def token_scores(hashes: npt.NDArray[np.uint32], values: Floats) -> TokenScores:
     """The table of these tokens (distinct, none 0)."""
-    size = container_features.table_size(len(hashes))
-    keys, slots = np.zeros(size, np.uint32), np.zeros(size, np.float32)
-    for key, value in zip(hashes.tolist(), values.tolist(), strict=True):
-        slot = key & (size - 1)
-        while keys[slot]:
-            slot = (slot + 1) & (size - 1)
-        keys[slot], slots[slot] = key, value
-    return TokenScores(keys, slots)
+    keys, index = hash_table(hashes.astype(np.uint64))
+    return TokenScores(keys, np.append(values, np.float32(0))[index])  # an empty slot has index -1
 
 
 def features(blocks: Blocks, tokens: TokenScores) -> Floats:
@@ -67,7 +63,7 @@ def columns(blocks: Blocks, around: Layout, tokens: TokenScores) -> Floats:
     block_features.add_scores(blocks.token_element, blocks.token_hash, tokens.keys, tokens.values, own)
     block_features.scores(parent, owner, own, np.empty(m, np.float32), np.empty(m, np.float32), out[_SCORES])
     block_features.places(counts, owner, tag, tags.P, tags.ARTICLE, out[_PLACE])
-    alike, room = np.empty(n, np.int32), np.full(container_features.table_size(n), -1, np.int32)
+    alike, room = np.empty(n, np.int32), np.full(table_size(n), -1, np.int32)
     container_features.first_alike(blocks.text_hash, room, alike)
     container_features.groups(
         counts, owner, parent, alike, around.group, np.zeros((n, 6), np.int32), np.zeros((m, 2), np.int32), out[_GROUP]

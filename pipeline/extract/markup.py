@@ -12,6 +12,7 @@ import numpy as np
 from pipeline.compiled import njit
 from pipeline.extract import class_words, tags
 from pipeline.extract import state as st
+from pipeline.text_kernels import lookup
 
 at = np.uintp  #: of an index that is not negative: spares numba the look whether it is
 MARGIN = 16
@@ -119,18 +120,15 @@ def tokens(
 
 @njit
 def _set_categories(token: Any, element: int, categories: Any) -> None:
-    slot = np.int64(token) & 1023
-    while class_words.WORD_KEYS[at(slot)] != 0:
-        if np.int64(class_words.WORD_KEYS[at(slot)]) == np.int64(token):
-            bits = np.int64(class_words.WORD_CATEGORIES[at(slot)])
-            column = 0
-            while bits:
-                if bits & 1:
-                    categories[element, column] = 0
-                bits >>= 1
-                column += 1
-            return
-        slot = (slot + 1) & 1023
+    slot = lookup(token, class_words.WORD_KEYS)
+    if slot < 0:
+        return
+    bits, column = class_words.WORD_CATEGORIES[slot], 0
+    while bits:
+        if bits & 1:
+            categories[element, column] = 0
+        bits >>= 1
+        column += 1
 
 
 @njit

@@ -10,6 +10,7 @@ from pipeline.compiled import njit
 from pipeline.extract import characters as ch
 from pipeline.extract import state as st
 from pipeline.extract.entities import REMOVED, entity
+from pipeline.text_kernels import flag
 
 at = np.uintp  #: of an index that is not negative: spares numba the look whether it is
 _SEED = np.uint64(0xCBF29CE484222325)
@@ -86,7 +87,7 @@ def text_run(
             elif code == REMOVED:
                 i += size
                 continue
-        kind = ch.kind_of(code, kinds)
+        kind = flag(code, kinds)
         if kind & ch.SPACE:
             if in_word:
                 end_word(word, hashes, title, s, counts)

@@ -12,13 +12,15 @@ from pipeline.crawl import warc
 from pipeline.extract import scan as sc
 from pipeline.extract import tags
 from pipeline.extract.class_words import token_hash
-from pipeline.extract.emit import block_text
+from pipeline.extract.emit import emit
 from pipeline.extract.scan import Blocks, scan
 
 
 def texts(html: str) -> list[str]:
+    """Each block's text as `emit` writes it alone."""
     blocks = scan(html.encode())
-    return [block_text(blocks, b) for b in range(len(blocks.owner))]
+    alone = np.eye(len(blocks.owner), dtype=np.bool_)
+    return [emit(blocks, kept).removeprefix("- ").strip() for kept in alone]
 
 
 def one(html: str) -> dict[str, int]:
