@@ -3,9 +3,9 @@
     python -m jobs.train_extractor ../shared/data/crawl              # trains, writes pipeline/extract/model.npz
     python -m jobs.train_extractor ../shared/data/crawl --check      # fails if the file would change
 
-The folder holds `.warc.gz` files, `gold.parquet` (url, source, lang, page_type, text) and, if there is one,
-`segments.jsonl` (url, lang, with, without). Needs the extra `extractor`. The same pages, code and versions give the
-same bytes. tests/bench/extract.py says how good the recipe is on sites that it has not seen.
+The folder holds `.warc.gz` files and `gold.parquet` (url, source, lang, page_type, text). Needs the extra `extractor`.
+The same pages, code and versions give the same bytes. tests/bench/extract.py says how good the recipe is on sites that
+it has not seen.
 """
 
 from __future__ import annotations

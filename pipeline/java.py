@@ -88,8 +88,8 @@ def log_settings(level: str) -> Path:
     return _cached(f"log4j-{_short_hash(settings)}", {"log4j2.properties": settings}) / "log4j2.properties"
 
 
-def _cached(name: str, files: dict[str, str]) -> Path:
-    """A per-user folder `name` that holds `files`; whole or absent, however many processes make it at once."""
+def cache_folder() -> Path:
+    """The user's own folder for what is made once: below XDG_CACHE_HOME or the home, else the temporary folder."""
     try:
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gristmill"
         root.mkdir(parents=True, exist_ok=True)
@@ -101,6 +101,20 @@ def _cached(name: str, files: dict[str, str]) -> Path:
         root.mkdir(mode=0o700, exist_ok=True)
         if root.stat().st_uid != os.getuid():
             raise GristmillError(f"{root} belongs to somebody else: set XDG_CACHE_HOME to a folder of yours")
+    return root
+
+
+def wrapped_java(home: str) -> Path:
+    """The Java that the wrapper in `home`, one that `java_home` gave, starts; `home`'s own where it is no wrapper."""
+    wrapper = Path(home, "bin", "java")
+    if not Path(home).name.startswith(_WRAPPED):
+        return wrapper.resolve()
+    return Path(shlex.split(wrapper.read_text("utf-8").splitlines()[-1])[1]).resolve()
+
+
+def _cached(name: str, files: dict[str, str]) -> Path:
+    """A per-user folder `name` that holds `files`; whole or absent, however many processes make it at once."""
+    root = cache_folder()
     folder = root / name
     if folder.is_dir():
         return folder

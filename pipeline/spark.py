@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import GristmillError
 from pipeline.java import java_home, log_settings
+from pipeline.java_archive import archive_options
 from pipeline.preflight import preflight as preflight
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _EVERYWHERE = {
 _QUICK_START = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.python.daemon.module": "pipeline.worker_daemon",
+    "spark.python.daemon.module": "pipeline.run.worker_daemon",
 }
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 
@@ -99,6 +100,8 @@ def map_in_arrow(
 
 def _start_settings(master: str, submitted: bool) -> dict[str, str]:
     """What can only be set before the session exists."""
+    from pyspark.find_spark_home import _find_spark_home
+
     if not master.startswith("local"):
         return {}
     settings = {
@@ -117,7 +120,8 @@ def _start_settings(master: str, submitted: bool) -> dict[str, str]:
         settings["spark.driver.memory"] = os.environ.get("GRISTMILL_DRIVER_MEMORY", "2g")
         # What fails comes back as an exception, so an embedded Spark itself need say nothing.
         log = log_settings("warn" if os.environ.get("GRISTMILL_DEBUG") else "fatal")
-        settings["spark.driver.extraJavaOptions"] = f"{_QUICK_JAVA} -Dlog4j2.configurationFile={log.as_uri()}"
+        java = [_QUICK_JAVA, *archive_options(os.environ["JAVA_HOME"], _find_spark_home())]
+        settings["spark.driver.extraJavaOptions"] = " ".join([*java, f"-Dlog4j2.configurationFile={log.as_uri()}"])
     return settings
 
 

@@ -37,7 +37,7 @@ class Boosting:
 
 def fit(rows: Floats, target: Floats, weight: Floats, settings: Boosting) -> Trees:
     """Trees for the log odds of `target`, shares from 0 to 1, by cross-entropy; rows float32[blocks, features]."""
-    import lightgbm  # the extra `train`
+    import lightgbm  # the extra `extractor`
 
     options = {
         "objective": "cross_entropy",

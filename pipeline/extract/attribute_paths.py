@@ -9,9 +9,10 @@ stays what it is, so a new version of the library is at worst slower.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from operator import methodcaller
 from typing import Any, Literal
 
 from lxml import etree
@@ -39,8 +40,7 @@ class _OtherShapeError(Exception):
 class _Walk:
     """`.//*[tags][test][rest]`, all of it, the first one, or the first one below each parent."""
 
-    tags: tuple[str, ...]
-    candidates: Paths  #: where there are no tags: elements with any attribute that the test looks at
+    candidates: Callable[[Element], Iterable[Element]]  #: by tag, or with any attribute that the test looks at
     test: Test  #: false for an element without them
     key: Callable[[Element], Hashable]  #: all that the test looks at
     rest: Paths | None
@@ -60,7 +60,7 @@ class _Walk:
 
     def _matches(self, tree: Element) -> Iterator[Element]:
         judged, key, rest = self.judged, self.key, self.rest
-        for element in tree.iter(*self.tags) if self.tags else self.candidates(tree):
+        for element in self.candidates(tree):
             values = key(element)
             verdict = judged.get(values)
             if verdict is None:
@@ -95,15 +95,15 @@ def _compile(path: str) -> _Walk:
     brackets = list(_brackets(path[walk.end() :].strip()))
     if only == "all" and brackets[-1].strip() == "1":
         brackets, only = brackets[:-1], "first child"
-    tags = tuple(_TAG.findall(brackets.pop(0))) if _TAGS.fullmatch(brackets[0]) else ()
+    tags = _TAG.findall(brackets.pop(0)) if _TAGS.fullmatch(brackets[0]) else []
     if not brackets or any(bracket.strip().isdigit() for bracket in brackets):
         raise _OtherShapeError
     parser = _Parser(brackets[0])
     names = sorted(parser.names)
     own = "".join(f"[{bracket}]" for bracket in brackets[1:])
+    attributes = " or ".join(f"@{name}" for name in names)
     return _Walk(
-        tags,
-        etree.XPath(f"descendant::*[{' or '.join(f'@{name}' for name in names)}]"),
+        methodcaller("iter", *tags) if tags else etree.XPath(f"descendant::*[{attributes}]"),
         parser.test,
         _key(names, parser.unions),
         etree.XPath(f"self::*{own}", namespaces=_REGULAR_EXPRESSIONS) if own else None,

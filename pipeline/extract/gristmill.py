@@ -45,7 +45,8 @@ def extract(html: str, settings: recipe.Extract) -> Found:
     """The main text of a page, with the model's expected F1 as confidence (None for text out of JSON)."""
     blocks = scan(encoded(html))
     visible = visible_chars(blocks)
-    kept, confidence = selected(blocks, predict(shipped(), blocks), settings)
+    floor = PRECISION_FLOOR if settings.favor == "precision" else 0.0
+    kept, confidence = selected(blocks, predict(shipped(), blocks), floor, settings)
     text = emit(blocks, kept)
     if is_bare(blocks):
         from_json = json_text(html)
@@ -54,10 +55,12 @@ def extract(html: str, settings: recipe.Extract) -> Found:
     return Found(blocks.title, text, confidence, "page", visible)
 
 
-def selected(blocks: Blocks, probability: npt.NDArray[np.float32], settings: recipe.Extract) -> tuple[Mask, float]:
-    """Which blocks to keep, by their probability of being main text, and the expected F1."""
+def selected(
+    blocks: Blocks, probability: npt.NDArray[np.float32], floor: float, settings: recipe.Extract
+) -> tuple[Mask, float]:
+    """Which blocks to keep, by their probability of being main text (`floor` at least), and the expected F1."""
     words = blocks.counts[:, WORDS]
-    kept, confidence = cut(probability, words, floor=PRECISION_FLOOR if settings.favor == "precision" else 0.0)
+    kept, confidence = cut(probability, words, floor=floor)
     if words.sum() > SMALL_WORDS:
         kept = _once(blocks, kept)
     elif words[plain := _plain(blocks)].sum() <= SMALL_PLAIN_WORDS:

@@ -23,12 +23,13 @@ import numpy.typing as npt
 
 from pipeline.compiled import njit
 from pipeline.text import Units
+from pipeline.text_kernels import flag
+from pipeline.text_tables import TABLE_SIZE
 
 REPLACEMENT = 0xFFFD
 #: Kinds of a character, as flags
 TRAIL, LEAD_2, LEAD_3, CYRILLIC_LEAD, NOT_RUSSIAN, LATIN, SMALL_CYRILLIC, CAPITAL_CYRILLIC = (1 << i for i in range(8))
 
-_TABLE_SIZE = 0x2200
 #: Lead bytes of Latin, Greek, Cyrillic letters; of punctuation, kana, Han and U+FFFD or a byte-order mark
 _LEADS_2, _LEADS_3 = (0xC2, 0xC3, 0xC4, 0xC5, 0xCE, 0xCF, 0xD0, 0xD1), (0xE2, *range(0xE3, 0xEA), 0xEF)
 _LEGACY_RUN = 4
@@ -36,7 +37,7 @@ _LEGACY_RUN = 4
 
 @cache
 def _kinds() -> npt.NDArray[np.uint8]:
-    table = np.zeros(_TABLE_SIZE, np.uint8)
+    table = np.zeros(TABLE_SIZE + 2, np.uint8)
     for byte in range(0x80, 0xC0):
         table[byte] |= TRAIL
         for charset, kind in (("cp1252", TRAIL), ("cp1251", NOT_RUSSIAN)):
@@ -63,7 +64,7 @@ def score(units: Units) -> float | None:
 
 @njit
 def _kind(codes: Any, i: int, kinds: Any) -> Any:
-    return kinds[codes[i]] if i < len(codes) and codes[i] < len(kinds) else kinds[0]
+    return flag(codes[i], kinds) if i < len(codes) else kinds[0]
 
 
 @njit

@@ -10,7 +10,7 @@ from pipeline.report.counting import Breakdown, Integers
 from pipeline.report.markup import Child, Markup, crawl, table, tag
 from pipeline.report.samples import EXCERPT, SampledRecord
 from pipeline.report.summary import Summary, shard_rows
-from pipeline.report.survey import DEDUP, KEPT, SCORE_BINS, WORDS, WORDS_KEPT
+from pipeline.report.survey import DEDUP, KEPT, SCORE_BINS, SCORES, WORDS, WORDS_KEPT
 
 _TOP_ROWS = 15
 _TITLE, _URL = 120, 300
@@ -77,7 +77,7 @@ def _types(counts: dict[str, int]) -> str:
 
 def sources(summary: Summary) -> Child:
     survey = summary.survey
-    blocks: list[Child] = [tag("div", [_scores(summary, name) for name in SCORE_TITLES], class_="pair")]
+    blocks: list[Child] = [tag("div", [_scores(summary, name) for name in SCORES], class_="pair")]
     for name, title in (("lang", "Languages"), ("host", "Hosts")):
         blocks += [tag("h3", title), _breakdown(survey.breakdowns[name])]
     small = [

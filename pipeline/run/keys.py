@@ -48,7 +48,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 
 def digest(*parts: Any) -> str:
     """16 hex digits over JSON-able parts."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
+    return _hash(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode())
 
 
 def stage_key(stage: str, recipe: Recipe, *inputs: Any) -> str:
@@ -98,8 +98,7 @@ def changes(stage: str, recipe: Recipe, old: dict[str, str] | None) -> str:
 
 @cache
 def _extraction_model() -> str:
-    model = resources.files("pipeline.extract").joinpath("model.npz").read_bytes()
-    return hashlib.sha256(model).hexdigest()[:16]
+    return _hash(resources.files("pipeline.extract").joinpath("model.npz").read_bytes())
 
 
 @cache
@@ -118,9 +117,13 @@ def versions() -> dict[str, str]:
 def file_hash(path: str) -> str:
     """sha256 (16 hex digits) of a file that the recipe names; its content counts, not its place."""
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+        return _hash(Path(path).read_bytes())
     except OSError:
         return "absent"
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _at(tree: Any, path: str) -> Any:

@@ -41,8 +41,8 @@ from pipeline.crawl.decode import decode
 from pipeline.errors import Rejected
 from pipeline.extract import extract
 from pipeline.extract.emit import emit
-from pipeline.extract.model import cut, predict
-from pipeline.extract.scan import WORDS
+from pipeline.extract.gristmill import selected
+from pipeline.extract.model import predict
 from pipeline.extract.tidy import tidy
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -176,7 +176,7 @@ def judge(page: Page, p: np.ndarray, floor: float, score: Callable[[str, str], S
     blocks = page.blocks
     if len(p) != len(blocks.owner):
         return 0.0, 0.0, 0.0
-    kept, _ = cut(p, blocks.counts[:, WORDS], floor=floor)
+    kept, _ = selected(blocks, p, floor, recipe.Extract())
     return score(tidy(emit(blocks, kept)), page.gold or "")
 
 

@@ -96,7 +96,7 @@ def check(page: bytes, draw: random.Random) -> str | None:
         everything = emit(blocks, np.ones(n, np.bool_))
         probability = predict(shipped(), blocks)
         kept, confidence = selected(
-            blocks, probability, Extract(tables=draw.random() < 0.5, comments=draw.random() < 0.5)
+            blocks, probability, draw.random(), Extract(tables=draw.random() < 0.5, comments=draw.random() < 0.5)
         )
         emit(blocks, kept)
         emit(blocks, np.array([draw.random() < 0.5 for _ in range(n)], np.bool_))
