@@ -57,42 +57,46 @@ def context(blocks: Blocks, layout: Layout, probability: Floats) -> Floats:
     return out
 
 
-def best_cut(probability: Floats, words: npt.NDArray[np.int32], floor: float = 0.0) -> tuple[float, float]:
+def best_cut(
+    probability: Floats, words: npt.NDArray[np.int32], floor: float = 0.0, recall: float = 1.0
+) -> tuple[float, float]:
     """The probability from which blocks are kept, at least `floor`, and the F1 to be expected of that.
 
-    Of blocks with w words (.5 at least) the expected F1 is 2 sum(kept p w) / (sum(kept w) + sum(all p w)). Without a
-    block to keep: 1 and 0.
+    Of blocks with w words (.5 at least) the expected F1 is 2 sum(kept p w) / (sum(kept w) + sum(all p w)); the cut is
+    the best by F-beta with `recall` = the square of beta. Without a block to keep: 1 and 0.
     """
-    threshold, expected = _best_cut(probability, np.ascontiguousarray(words, np.int32), floor, np.zeros((STEPS, 2)))
+    steps = np.zeros((STEPS, 2))
+    threshold, expected = _best_cut(probability, np.ascontiguousarray(words, np.int32), floor, recall, steps)
     return float(threshold), float(expected)
 
 
 @njit
-def _best_cut(probability: Any, words: Any, floor: float, steps: Any) -> Any:
+def _best_cut(probability: Any, words: Any, floor: float, recall: float, steps: Any) -> Any:
     """`steps`: float64[STEPS, 2] of zeros."""
     for b in range(probability.size):
         step, w = min(int(probability[b] * STEPS), STEPS - 1), max(float(words[b]), 0.5)
         steps[step, 0] += w
         steps[step, 1] += w * probability[b]
-    return _search(steps, floor)
+    return _search(steps, floor, recall)
 
 
 @njit
-def _search(steps: Any, floor: float) -> Any:
+def _search(steps: Any, floor: float, recall: float) -> Any:
     """Threshold and expected F1 of the best cut; `steps`: words and probable words by step of probability."""
     probable = 0.0
     for step in range(STEPS):
         probable += steps[step, 1]
-    kept = right = best = 0.0
+    kept = right = best = expected = 0.0
     threshold = 1.0
     for step in range(STEPS - 1, -1, -1):
         if step < floor * STEPS:
             break
         kept += steps[step, 0]
         right += steps[step, 1]
-        if kept > 0 and 2 * right / (kept + probable) > best:
-            threshold, best = step / STEPS, 2 * right / (kept + probable)
-    return threshold, best
+        if kept > 0 and (1 + recall) * right / (kept + recall * probable) > best:
+            best = (1 + recall) * right / (kept + recall * probable)
+            threshold, expected = step / STEPS, 2 * right / (kept + probable)
+    return threshold, expected
 
 
 @njit
@@ -122,7 +126,7 @@ def _context(
         if below[e] >= enough:
             core = e
     steps_to(parent, core if below[0] > 0 else 0, to_core)
-    _, expected = _search(steps, 0.0)
+    _, expected = _search(steps, 0.0, 1.0)
     above = 0.0
     for level in range(STEPS - 1, -1, -1):  # from here on column 0 holds the words of all more probable steps
         own = steps[level, 0]

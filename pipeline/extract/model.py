@@ -45,13 +45,13 @@ def predict(model: Model, blocks: Blocks) -> Floats:
 
 
 def cut(
-    probability: Floats, words: npt.NDArray[np.int32], *, floor: float = 0.0
+    probability: Floats, words: npt.NDArray[np.int32], *, floor: float = 0.0, recall: float = 1.0
 ) -> tuple[npt.NDArray[np.bool_], float]:
     """Which blocks to keep so that the expected F1 is highest, and that F1: the text's confidence, 0 to 1.
 
-    No block less probable than `floor` is kept.
+    No block less probable than `floor` is kept; `recall` is the square of beta where it is F-beta that is wanted.
     """
-    threshold, expected = best_cut(probability, words, floor)
+    threshold, expected = best_cut(probability, words, floor, recall)
     return probability >= threshold, expected
 
 

@@ -24,6 +24,7 @@ import importlib.util
 import sys
 import tempfile
 import time
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,7 @@ OURS = "gristmill"
 BAR, STRETCH = 0.045, 0.06  #: F1 above trafilatura's
 FAST, TIMES = 800, 20  #: pages a second and core, or this many times trafilatura's
 ACROSS = 0.01  #: F1 below trafilatura's that `precision` may lose on a collection it was not fitted on
+BANDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  #: of confidence
 FEWEST = 15  #: groups of fewer pages are not shown
 
 Score = tuple[float, float, float]
@@ -103,6 +105,7 @@ def bench(folder: Path, work: Path, settings: Settings, limit: int | None) -> bo
         balanced.scores[page.url] = judge(page, p, 0.0, score)
         precise.scores[page.url] = judge(page, p, floor, score)
     show_f1(pages, [*contenders[:2], balanced, precise, contenders[2]])
+    show_calibration(held, balanced)
     show_speed(contenders)
     good = verdict(contenders, balanced)
     print(f"\nAcross sources ({__doc__.split('Across sources: ')[1].split('`precision`')[0].strip()})")
@@ -178,6 +181,20 @@ def judge(page: Page, p: np.ndarray, floor: float, score: Callable[[str, str], S
         return 0.0, 0.0, 0.0
     kept, _ = selected(blocks, p, floor, recipe.Extract())
     return score(tidy(emit(blocks, kept)), page.gold or "")
+
+
+def show_calibration(held: HeldOut, ours: Contender) -> None:
+    """What the model expects of its cut against what it gets."""
+    bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for page, p in held.out_of_fold():
+        if len(p):
+            _, confidence = selected(page.blocks, p, 0.0, recipe.Extract())
+            bands[bisect(BANDS, confidence)].append((confidence, ours.scores[page.url][2]))
+    print(f"\n{'confidence, out of fold':28}{'pages':>6}{'mean':>9}{'F1':>9}")
+    for band, found in sorted(bands.items()):
+        low, high = (0.0, *BANDS)[band], (*BANDS, 1.0)[band]
+        confidence, f1 = (mean(one[i] for one in found) for i in (0, 1))
+        print(f"{low:4.2f} to {high:4.2f}{'':16}{len(found):6}{confidence:9.3f}{f1:9.3f}")
 
 
 def engines(folder: Path, pages: list[Page], score: Callable[[str, str], Score]) -> list[Contender]:

@@ -63,9 +63,12 @@ def test_comments_can_be_left_out_unless_all_is_called_so() -> None:
     assert run(whole, comments=False).text == run(whole).text
 
 
-def test_precision_keeps_no_more() -> None:
+def test_precision_keeps_no_more_and_recall_no_less() -> None:
     html = page(f"<p>{LONG}</p>") + "<div class=related><p>Also read what else there is</p></div>"
-    assert set(run(html, favor="precision").text.split("\n")) <= set(run(html).text.split("\n"))
+    precise, balanced, complete = (
+        set(run(html, favor=favor).text.split("\n")) for favor in ("precision", "balanced", "recall")
+    )
+    assert precise <= balanced <= complete
 
 
 def test_blocks_that_come_twice_are_written_once() -> None:

@@ -53,19 +53,24 @@ def test_a_page_without_text(html: bytes) -> None:
     assert emit(blocks, kept) == ""
 
 
-@given(st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 300)), min_size=1, max_size=30))
-def test_the_cut_has_the_best_expected_f1(blocks: list[tuple[float, int]]) -> None:
+@given(
+    st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 300)), min_size=1, max_size=30),
+    st.sampled_from([1.0, 4.0]),
+)
+def test_the_cut_has_the_best_expected_f(blocks: list[tuple[float, int]], recall: float) -> None:
     p = np.array([np.float32(int(p * STEPS)) / np.float32(STEPS) for p, _ in blocks], np.float32)
     words = np.array([w for _, w in blocks], np.int32)
     weight = np.maximum(words, 0.5)
 
-    def expected(kept: np.ndarray) -> float:
-        return float(2 * (weight * p)[kept].sum() / (weight[kept].sum() + (weight * p).sum())) if kept.any() else 0.0
+    def expected(kept: np.ndarray, recall: float) -> float:
+        right = (1 + recall) * (weight * p)[kept].sum()
+        return float(right / (weight[kept].sum() + recall * (weight * p).sum())) if kept.any() else 0.0
 
-    kept, confidence = model.cut(p, words)
-    best = max(expected(p >= level) for level in {*p.tolist(), 2.0})
-    assert confidence == pytest.approx(best, abs=1e-9)
-    assert expected(kept) == pytest.approx(best, abs=1e-9)
+    kept, confidence = model.cut(p, words, recall=recall)
+    best = max(expected(p >= level, recall) for level in {*p.tolist(), 2.0})
+    assert expected(kept, recall) == pytest.approx(best, abs=1e-9)
+    assert confidence == pytest.approx(expected(kept, 1.0), abs=1e-9)
+    assert (model.cut(p, words, recall=2 * recall)[0] >= kept).all()
 
 
 @given(st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 300)), max_size=30))
