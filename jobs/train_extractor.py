@@ -3,9 +3,10 @@
     python -m jobs.train_extractor ../shared/data/crawl              # trains, writes pipeline/extract/model.npz
     python -m jobs.train_extractor ../shared/data/crawl --check      # fails if the file would change
 
-The folder holds `.warc.gz` files and `gold.parquet` (url, source, lang, page_type, text). Needs the extra `extractor`.
-The same pages, code and versions give the same bytes. tests/bench/extract.py says how good the recipe is on sites that
-it has not seen.
+The folder holds `.warc.gz` files and `gold.parquet` (url, source, lang, page_type, text). Pages that it does not name
+are learnt from as well where trafilatura and resiliparse agree on them (jobs/extractor/agreement.py). Needs the extra
+`extractor`. The same pages, code and versions give the same bytes. tests/bench/extract.py says how good the recipe is
+on sites that it has not seen.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import pipeline.extract
 from pipeline.errors import GristmillError, UsageError
 
+LIBRARIES = ("lightgbm", "numpy", "trafilatura", "justext", "resiliparse", "lxml")
 OUT = Path(pipeline.extract.__file__).with_name("model.npz")
 
 
@@ -31,11 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from jobs.extractor import labelling, model_file, pages
+    from jobs.extractor import agreement, labelling, model_file, pages
     from jobs.extractor.training import Learner, Settings
 
     try:
-        versions = {name: metadata.version(name) for name in ("lightgbm", "numpy")}
+        versions = {
+            name: metadata.version(name) for name in ("lightgbm", "numpy", "trafilatura", "resiliparse", "lxml")
+        }
     except metadata.PackageNotFoundError as error:
         raise UsageError(f"training needs {error}: pip install 'gristmill[extractor]'") from None
     settings = Settings()
@@ -44,13 +48,15 @@ def run(args: argparse.Namespace) -> int:
         settings = replace(settings, first=replace(settings.first, trees=first),
                            second=replace(settings.second, trees=second))  # fmt: skip
     found = pages.read(args.pages)
-    labelled = labelling.label(found.gold)
+    agreed = list(agreement.agreed(found.unmarked))
+    labelled = labelling.label([*found.gold, *agreed])
     learner = Learner(labelled, settings)
     model = learner.model()
     about: dict[str, Any] = {
         "made_by": "python -m jobs.train_extractor PAGES",
         "pages": {"files": {path.name: model_file.digest(path) for path in pages.inputs(args.pages)},
-                  "gold": len(found.gold), "learnt_from": len(labelled), "shipped": "none of them"},
+                  "gold": len(found.gold), "agreed": len(agreed), "learnt_from": len(labelled),
+                  "shipped": "none of them"},
         "code": model_file.code_digest(),
         "settings": asdict(settings),
         "versions": versions,

@@ -20,7 +20,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 #: What a model depends on besides the pages
 SOURCES = ("jobs/extractor/*.py", "jobs/train_extractor.py", "pipeline/extract/*.py", "pipeline/crawl/charset.py")
 #: Not part of a model: how its answers become text
-_NOT_SOURCES = frozenset({"trafilatura.py", "resiliparse.py", "nesting.py", "gristmill.py"})
+_NOT_SOURCES = frozenset({"gristmill.py"})
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 

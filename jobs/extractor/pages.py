@@ -31,17 +31,19 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class Collection:
     gold: list[Page]
+    unmarked: list[Page]  #: the others in the crawl files
     missing: list[str]  #: addresses of gold rows without a page
 
 
 def read(folder: Path) -> Collection:
-    """The pages in `*.warc.gz` that `gold.parquet` (url, source, lang, page_type, text) names, in its order.
+    """The pages in `*.warc.gz`: those that `gold.parquet` (url, source, lang, page_type, text) names, in its order, and
+    the others.
 
     Raises UsageError where there is nothing to learn.
     """
     try:
         rows = pq.read_table(folder / "gold.parquet").to_pylist()
-        html = dict(_pages(folder, {row["url"] for row in rows}))
+        html = dict(_pages(folder))
         gold = [
             Page(r["url"], html[r["url"]], r["text"], r["source"], r["lang"] or "", r["page_type"] or "")
             for r in rows
@@ -51,7 +53,9 @@ def read(folder: Path) -> Collection:
         raise UsageError(f"{folder}: no training pages ({type(error).__name__}: {error})") from None
     if not gold:
         raise UsageError(f"{folder}: none of the pages in gold.parquet is in a .warc.gz file there")
-    return Collection(gold, [row["url"] for row in rows if row["url"] not in html])
+    marked = {row["url"] for row in rows}
+    unmarked = [Page(url, page) for url, page in html.items() if url not in marked]
+    return Collection(gold, unmarked, [row["url"] for row in rows if row["url"] not in html])
 
 
 def inputs(folder: Path) -> list[Path]:
@@ -59,12 +63,12 @@ def inputs(folder: Path) -> list[Path]:
     return [folder / "gold.parquet", *sorted(folder.glob("*.warc.gz"))]
 
 
-def _pages(folder: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+def _pages(folder: Path) -> Iterator[tuple[str, bytes]]:
     seen: set[str] = set()
     for path in sorted(folder.glob("*.warc.gz")):
         with path.open("rb") as stream:
             for event in warc.read(stream):
-                if not isinstance(event, warc.Record) or event.url not in wanted or event.url in seen:
+                if not isinstance(event, warc.Record) or not event.url or event.url in seen:
                     continue
                 try:
                     page = decode(event)

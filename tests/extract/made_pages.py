@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -29,16 +30,17 @@ def made(count: int, seed: int = 1) -> list[Page]:
         if written.headings:
             rest = (line for pair in zip(written.headings, paragraphs[1:], strict=True) for line in pair)
             gold = "\n".join([written.title, paragraphs[0], *rest])
-        url = f"https://{i}.{site.host.removesuffix('.example')}-{i}.example/page"
+        url = f"https://{i}.{site.host.removesuffix('.example')}-{seed}-{i}.example/page"
         pages.append(Page(url, html.encode(), gold, "ab"[i % 2], written.lang, "article" if i % 3 else "forum"))
     return pages
 
 
-def write(pages: list[Page], folder: Path) -> None:
+def write(pages: list[Page], folder: Path, unmarked: Sequence[Page] = ()) -> None:
+    """The pages in a crawl file, the texts of all but the unmarked ones beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     space = uuid.UUID(int=0)
     with (folder / "pages.warc.gz").open("wb") as sink:
-        for number, page in enumerate(pages):
+        for number, page in enumerate([*pages, *unmarked]):
             for record in warc.records(warc.Capture("article", page.url, page.html), number, space):
                 sink.write(record)
     rows = [{"url": p.url, "source": p.source, "lang": p.lang, "page_type": p.page_type, "text": p.gold} for p in pages]

@@ -16,6 +16,7 @@ from jobs.cli import single
 from jobs.extractor import labels, tokens
 from jobs.extractor.folds import domain_of, folds_of
 from jobs.extractor.labelling import block_texts
+from jobs.extractor.pages import Page
 from pipeline.extract import model
 from pipeline.extract.scan import WORDS, scan
 from tests.extract.made_pages import made, write
@@ -137,7 +138,8 @@ class TestCommand:
     @classmethod
     def folder(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("pages")
-        write(made(30), folder)
+        empty = Page("https://empty.example/", b"<html><body><nav><a href=/>Home</a></nav></body></html>")
+        write(made(30), folder, [*made(6, seed=9), empty])
         return folder
 
     def test_the_same_pages_give_the_same_bytes_in_another_process(self, folder: Path, tmp_path: Path) -> None:
@@ -149,6 +151,8 @@ class TestCommand:
         assert done.returncode == 0
         fitted = model.load(out.read_bytes())
         assert fitted.about["pages"]["gold"] == 30
+        assert fitted.about["pages"]["agreed"] == 6
+        assert fitted.about["pages"]["learnt_from"] == 36
         assert set(fitted.about["pages"]["files"]) == {"gold.parquet", "pages.warc.gz"}
         assert len(fitted.first.leaf) == 12
         out.write_bytes(out.read_bytes() + b" ")
