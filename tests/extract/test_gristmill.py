@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -36,6 +37,37 @@ def test_the_article_and_nothing_else() -> None:
     assert 0.8 < got.confidence <= 1
     assert got.visible_ratio is not None
     assert 0.8 < got.visible_ratio < 1
+
+
+#: Consonants and vowels of scripts that put no space between words
+UNSPACED = {
+    "Thai": "กขคงจชซดตถทนบปผพมยรลวสหอะาเแโ",
+    "Lao": "ກຂຄງຈຊດຕຖທນບປຜພມຢຣລວສຫອະາເແໂ",
+    "Khmer": "កខគឃងចឆជឈញដឋឌឍណតថទធនបផពភមយរលវសហអាិីុូេ",
+    "Burmese": "ကခဂဃငစဆဇညတထဒဓနပဖဗဘမယရလဝသဟအာိီုူေ",
+    "Chinese": "的一是在不了有和人这中大为上个国我以要他时来用们生到作地于出",
+}
+
+
+@pytest.mark.parametrize("script", UNSPACED)
+def test_scripts_without_spaces(script: str) -> None:
+    draw = Random(script)
+
+    def phrase(n: int) -> str:
+        return "".join(draw.choices(UNSPACED[script], k=n))
+
+    paragraphs = [" ".join(phrase(30) for _ in range(8)) for _ in range(6)]
+    menu = "".join(f"<li><a href=/{i}>{phrase(6)}</a></li>" for i in range(12))
+    article = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+    title = phrase(20)
+    html = body(
+        f"<nav class=menu><ul>{menu}</ul></nav><main><article><h1>{title}</h1>{article}</article></main>"
+        f"<footer><p><a href=/a>{phrase(8)}</a> <a href=/b>{phrase(8)}</a></p></footer>"
+    )
+    got = run(html)
+    assert got.text.split("\n") == [title, *paragraphs]
+    assert got.confidence is not None
+    assert got.confidence > 0.8
 
 
 def test_structure_is_kept() -> None:
