@@ -9,10 +9,12 @@ domain; token scores, both stages and the cut are fitted anew for each. The ship
 Pages without gold on which both libraries agree are learnt from too; `--unmarked none` shows what they bring.
 
 Across sources: the model is fitted on one collection alone and judged on the others, which were gathered and marked by
-other people with other habits. What it loses there against the folds is what it owes to pages like the test's.
+other people with other habits. What it loses there against the folds is what it owes to pages like the test's. From
+waddle-daniel, titles and articles only, nobody learns that WCXB counts comments, products and listings as main text, so
+the bar is for the other way.
 
-`precision`: no block less probable than a floor is kept. The floor is the one with the best F0.5 (precision counts
-double) on the fitted collection's own held-out pages; nothing of the collection that is judged goes into it.
+`precision`: as `extract.favor = "precision"` does it. Its floor of probability is one number for all, not chosen on
+these pages.
 
 Speed: CPU time from the HTTP response in memory to the finished text, page by page, the engines in turn on each page.
 """
@@ -43,7 +45,7 @@ from pipeline.crawl.decode import decode
 from pipeline.errors import Rejected
 from pipeline.extract import extract
 from pipeline.extract.emit import emit
-from pipeline.extract.gristmill import selected
+from pipeline.extract.gristmill import PRECISION_FLOOR, selected
 from pipeline.extract.model import predict
 from pipeline.extract.tidy import tidy
 
@@ -54,8 +56,8 @@ BASELINES = ("trafilatura", "resiliparse")
 OURS = "gristmill"
 BAR, STRETCH = 0.045, 0.06  #: F1 above trafilatura's
 FAST, TIMES = 800, 20  #: pages a second and core, or this many times trafilatura's
-ACROSS = 0.01  #: F1 below trafilatura's that `precision` may lose on a collection it was not fitted on
-ACROSS_FOLDS = 3  #: of a collection that a model is fitted on alone: a third of the time that five take
+#: F1 below trafilatura's that `precision` may lose on this collection when it was not fitted on it
+ACROSS, ACROSS_TO = 0.01, "waddle-daniel"
 BANDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  #: of confidence
 FEWEST = 15  #: groups of fewer pages are not shown
 
@@ -106,10 +108,9 @@ def bench(folder: Path, work: Path, settings: Settings, limit: int | None, with_
     contenders = engines(folder, pages, score)
     held = HeldOut(pages, more, settings, work)
     balanced, precise = Contender("ours, folds"), Contender("ours, folds, precision")
-    floor = held.floor
     for page, p in held.out_of_fold():
         balanced.scores[page.url] = judge(page, p, 0.0, score)
-        precise.scores[page.url] = judge(page, p, floor, score)
+        precise.scores[page.url] = judge(page, p, PRECISION_FLOOR, score)
     show_f1(pages, [*contenders[:2], balanced, precise, contenders[2]])
     show_calibration(held, balanced)
     show_speed(contenders)
@@ -120,7 +121,7 @@ def bench(folder: Path, work: Path, settings: Settings, limit: int | None, with_
         others = [page for page in pages if page.source != source]
         if len(own) < 3 * FEWEST // 2 or not others:
             continue
-        alone = HeldOut(own, more, replace(settings, n_folds=ACROSS_FOLDS), work)
+        alone = HeldOut(own, more, settings, work)
         good &= show_across(source, alone, others, contenders[:2], score)
     return good
 
@@ -162,16 +163,6 @@ class HeldOut:
         known = self._kept("others", made)
         for page in others:
             yield page, known[page.url]
-
-    @property
-    def floor(self) -> float:
-        """The floor of `precision`: best F0.5 on these pages, held out."""
-
-        def value(floor: float) -> float:
-            found = [judge(page, p, floor, labels.overlap) for page, p in self.out_of_fold()]
-            return mean(1.25 * p * r / (0.25 * p + r) if p + r else 0.0 for p, r, _ in found)
-
-        return max((i / 20 for i in range(15)), key=value)
 
     def _kept(self, name: str, made: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         path = self.work / f"{name}-{self._key}.npz"
@@ -302,19 +293,21 @@ def verdict(contenders: list[Contender], ours: Contender) -> bool:
 def show_across(
     source: str, alone: HeldOut, others: list[Page], baselines: list[Contender], score: Callable[[str, str], Score]
 ) -> bool:
-    floor = alone.floor
     balanced, precise = Contender("balanced"), Contender("precision")
     for page, p in alone.on_others(others):
         balanced.scores[page.url] = judge(page, p, 0.0, score)
-        precise.scores[page.url] = judge(page, p, floor, score)
-    print(f"\nfitted on {source} alone ({len(alone.pages)} pages), floor of `precision` {floor:.2f}")
+        precise.scores[page.url] = judge(page, p, PRECISION_FLOOR, score)
+    print(f"\nfitted on {source} alone ({len(alone.pages)} pages with gold)")
     show_f1(others, [*baselines, balanced, precise])
     good = True
     for group, urls in groups_of(others).items():
         if group.startswith("source"):
             loss = average(baselines[0], urls, 2) - average(precise, urls, 2)
-            good &= loss <= ACROSS
-            print(f"`precision` on {group}, never seen: {-loss:+.4f} against trafilatura: {met(loss <= ACROSS)}")
+            said = f"`precision` on {group}, never seen: {-loss:+.4f} against trafilatura"
+            if group == f"source {ACROSS_TO}":
+                good &= loss <= ACROSS
+                said += f" (bar -{ACROSS}): {met(loss <= ACROSS)}"
+            print(said)
     return good
 
 
