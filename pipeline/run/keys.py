@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.recipe import Recipe
 
 #: Bump when the stage's output changes for the same input and recipe.
-VERSIONS = {"extract": 2, "measure": 2, "judge": 1, "dedup": 1, "publish": 1}
+VERSIONS = {"extract": 3, "measure": 2, "judge": 1, "dedup": 1, "publish": 1}
 
 RECIPE_KEYS: dict[str, tuple[str, ...]] = {
     "extract": ("limits", "url", "extract"),
