@@ -16,7 +16,7 @@ from pipeline.annotate import Row, Source, Tools, annotate, clear_measured, desc
 from pipeline.crawl import sources, warc
 from pipeline.crawl.supervise import Outcome, SourceError, supervised
 from pipeline.datasets import RECORDS
-from pipeline.recipe import Limits, Recipe
+from pipeline.recipe import Recipe
 from pipeline.run.inputs import PlannedInput
 from pipeline.storage import Part, PartWriter, RowReader, Storage
 
@@ -92,7 +92,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
 
     def open_items(after: Key | None) -> Iterator[tuple[Key, tuple[warc.Event, Source]]]:
         ordinal, offset, first = after or (-1, stretch.start_offset, stretch.start_ordinal)
-        with sources.open_at(planned.uri, 0) as stream:
+        with sources.open_at(planned.uri, file=planned.file, settings=tools.recipe.input) as stream:
             crawl = warc.crawl_name(stream) or tools.recipe.input.crawl
             source = Source(planned.input_id, planned.warc_file, crawl)
             stream.seek(offset)
@@ -101,6 +101,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
             ):
                 if event.ordinal > ordinal:
                     yield (event.ordinal, event.offset, event.first_ordinal), (event, source)
+        sources.require_unchanged(planned.uri, planned.file)
 
     def handle(item: tuple[warc.Event, Source]) -> _Seen:
         event, source = item
@@ -214,12 +215,12 @@ def _tools(recipe: str) -> Tools:
     return tools
 
 
-def cut_points(planned: PlannedInput, every: int, limits: Limits) -> list[tuple[int, int]] | Failed:
+def cut_points(planned: PlannedInput, every: int, recipe: Recipe) -> list[tuple[int, int]] | Failed:
     """(offset, ordinal) where the stretches of a large file begin."""
     try:
-        with sources.open_at(planned.uri) as stream:
-            return warc.split_points(stream, every, limits)
-    except OSError as error:
+        with sources.open_at(planned.uri, file=planned.file, settings=recipe.input) as stream:
+            return warc.split_points(stream, every, recipe.limits)
+    except (OSError, SourceError) as error:
         return Failed(planned.uri, str(error) or type(error).__name__)
 
 
