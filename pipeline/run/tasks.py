@@ -244,12 +244,17 @@ def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mappi
     )
     return row | {
         "status": status,
-        "detail": "no crawl record in it" if status == "skipped" else None,
+        "detail": _why_skipped(gaps) if status == "skipped" else None,
         "records_by_type": dict(sorted(by_type.items())),
         "skipped_by_type": dict(sorted(skipped.items())),
         "gaps": gaps,
         "bytes_covered": covered,
     }
+
+
+def _why_skipped(gaps: list[dict[str, Any]]) -> str:
+    refused = any(gap["cause"] == warc.LZ4_REFUSED for gap in gaps)
+    return warc.LZ4_REFUSED if refused else "no crawl record in it"
 
 
 def unread_row(uri: str, why: str) -> Row:
