@@ -1,8 +1,8 @@
 """What to do when a server does not answer as it should: pause and try again, or say why not.
 
 Pauses double from `wait_seconds` to a minute, each shortened by up to half at random so that many readers do not come
-back in step; a `Retry-After` up to two minutes is kept. aiohttp tries nothing again and s3fs waits for 2 s in all, so
-both are told to try once and this is the only place that does.
+back in step; a `Retry-After` up to two minutes is kept. aiohttp asks again only where a kept connection was closed, and
+s3fs's five tries wait for 2 s in all; so s3fs and botocore are told to try once, and this is the only place that waits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Places for requests to a server, shared by all processes of one machine, whichever executor or run they are of.
 
-A place is a locked file, so a process that is killed gives its place back at once.
+More exactly, by those with the same user and temporary folder: containers that share none count apart. A place is a
+locked file, so a process that is killed gives its place back at once.
 """
 
 from __future__ import annotations
