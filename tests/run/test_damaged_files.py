@@ -6,11 +6,11 @@ one, the accounts balance (the command checks them), time and memory are bounded
 
 from __future__ import annotations
 
-import gzip
 import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,19 @@ def url(number: int) -> str:
     return f"http://ex.test/{number}"
 
 
+@cache
 def sound(number: int) -> bytes:
     return record(http(article(number)), url(number))
 
 
+@cache
+def member(number: int) -> bytes:
+    return members([sound(number)])
+
+
 def with_fourth(fourth: bytes | Callable[[bytes], bytes]) -> bytes:
     """Ten pages, one member each, the one at 4 as given, or as made of its sound member."""
-    packed = [members([sound(n)]) for n in range(10)]
+    packed = [member(n) for n in range(10)]
     packed[4] = fourth if isinstance(fourth, bytes) else fourth(packed[4])
     return b"".join(packed)
 
@@ -54,18 +60,15 @@ def changed(**how: Any) -> bytes:
     return members([record(http(article(4)), url(4), **how)])
 
 
-def bomb(mib: int) -> bytes:
+def bomb(mib: int, head: bytes = b"<html>") -> bytes:
+    """A gzip member of zeros, made of one piece that repeats; its checksum is wrong, but nobody should come to it."""
     packer = zlib.compressobj(9, wbits=31)
-    return packer.compress(b"<html>") + b"".join(packer.compress(bytes(1 << 20)) for _ in range(mib)) + packer.flush()
+    begin = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
+    piece = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return begin + piece * mib + b"\x03\x00" + bytes(8)
 
 
-def outer_bomb(mib: int) -> bytes:
-    packer = zlib.compressobj(9, wbits=31)
-    head = record(http(b""), url(4), length=str(mib << 20))[:-4]
-    zeros = bytes(1 << 20)
-    return packer.compress(head) + b"".join(packer.compress(zeros) for _ in range(mib)) + packer.flush()
-
-
+OUTER = record(http(b""), url(4), length=str(4 << 30))[:-4]
 QUOTE = b"<html><body><article><pre>\r\n" + sound(77) + b"</pre>" + article(4) + b"</article></body></html>"
 BOMB = bomb(256)
 #: name -> (file, what became of the record or gap at 4; None: it is a document like the others)
@@ -85,7 +88,7 @@ CASES: dict[str, tuple[bytes, tuple[str, str] | None]] = {
     "5-none": (with_fourth(changed(length=None)), ("read", "length_mismatch")),
     "5-quote": (with_fourth(members([record(http(QUOTE), url(4))])), None),
     "7-inner": (with_fourth(members([record(http(BOMB, Content_Encoding="gzip"), url(4))])), ("read", "too_large")),
-    "7-outer": (with_fourth(outer_bomb(4096)), ("read", "too_large")),
+    "7-outer": (with_fourth(bomb(4096, OUTER)), ("read", "too_large")),
     "8-marked": (with_fourth(changed(extra=["WARC-Truncated: length"])), ("read", "truncated")),
     "8-unmarked": (
         with_fourth(members([record(http(article(4), Content_Length="99999"), url(4))])), ("read", "truncated"),
@@ -107,9 +110,9 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("damaged")
     for name, (data, _) in CASES.items():
         (folder / f"{name}.warc.gz").write_bytes(data)
-    whole = members([sound(n) for n in range(10)])
+    whole = with_fourth(lambda same: same)
     (folder / "sound.warc.gz").write_bytes(whole)
-    last = len(members([sound(9)]))
+    last = len(member(9))
     cuts = range(len(whole) - last + 1, len(whole), last // 10)
     for cut in cuts:
         (folder / f"1-cut-{cut:06}.warc.gz").write_bytes(whole[:cut])
@@ -143,7 +146,7 @@ def test_each_case_costs_its_record_only(name: str, by_file: dict[str, list[dict
     assert not [row["url"] for row in rows if row["text"] and "doc 77" in row["text"] and name != "5-quote"]
     (odd, *more) = [row for row in rows if row["text"] is None or row["url"] == url(4)]
     assert (odd["stage"], odd["reason"]) == (verdict or (None, None)), odd["detail"]
-    assert odd["warc_offset"] == len(members([sound(n) for n in range(4)]))
+    assert odd["warc_offset"] == sum(len(member(n)) for n in range(4))
     assert [row["url"] for row in more] == ([url(4)] if name == "2c-zeros" else [])
     if name == "4-uri":
         assert odd["url"] == "http://ex.test/4%08%FF%C3", "kept, escaped losslessly"
@@ -161,7 +164,8 @@ def test_the_report_names_files_and_accounts_balance(finished_run: Path) -> None
     accounts.check(open_run(str(finished_run), must_exist=True))
     inputs = {row["uri"].rpartition("/")[2]: row for row in runs.rows(finished_run, "inputs")}
     assert inputs["sound.warc.gz"]["status"] == "ok"
-    assert Counter(row["status"] for name, row in inputs.items() if name[0] in "125") == {"damaged": 18, "ok": 1}
+    cut = sum(name[0] == "1" for name in inputs)
+    assert Counter(row["status"] for name, row in inputs.items() if name[0] in "125") == {"damaged": cut + 7, "ok": 1}
     (gap,) = inputs["2c-zeros.warc.gz"]["gaps"]
     assert (gap["length"], gap["cause"]) == (37, "bytes between records")
 
@@ -178,10 +182,9 @@ def test_pages_of_many_charsets_come_out_whole(tmp_path: Path) -> None:  # case 
                 kind = f"text/html; charset={content_type}" if content_type else "text/html"
                 body = html(text, meta, head).encode(codec)
                 pages[address] = (record(http(body, content_type=kind), address), text)
-    stray = html("Grüße an die Bürger der Städte, überall. ", None).encode()
-    stray = stray.replace(b"Gr\xc3", b"\xffGr\xc3", 1)
+    stray = html("Grüße an die Bürger der Städte, überall. " * 14, None).encode().replace(b"Gr\xc3", b"\xffGr\xc3", 1)
     pages["http://charset.test/stray"] = (record(http(stray), "http://charset.test/stray"), "\ufffdGrüße an die Bürger")
-    noise = b"<html><body><p>" + bytes(b * 37 % 128 + 128 for b in range(4000)) + b"</p></body></html>"
+    noise = bytes(b * 37 % 128 + 128 for b in range(999))
     pages["http://charset.test/noise"] = (record(http(noise), "http://charset.test/noise"), "")
     file = tmp_path / "charsets.warc.gz"
     file.write_bytes(members([page for page, _ in pages.values()]))
@@ -189,12 +192,5 @@ def test_pages_of_many_charsets_come_out_whole(tmp_path: Path) -> None:  # case 
     rows = {row["url"]: row for row in runs.rows(tmp_path / "run", "records")}
     assert rows.keys() == pages.keys()
     assert rows["http://charset.test/noise"]["reason"] == "undecodable"
-    wrong = [
-        u for u, (_, text) in pages.items() if " ".join(text.split()) not in " ".join((rows[u]["text"] or "").split())
-    ]
-    assert wrong == ([] if not pages["http://charset.test/noise"][1] else ["http://charset.test/noise"])
-
-
-def test_the_bomb_is_one() -> None:
-    assert len(BOMB) < 300_000
-    assert len(gzip.compress(BOMB)) < len(BOMB)
+    texts = {address: " ".join((row["text"] or "").split()) for address, row in rows.items()}
+    assert [address for address, (_, text) in pages.items() if " ".join(text.split()) not in texts[address]] == []
