@@ -81,6 +81,8 @@ def mark(uri: str, settings: Input | None = None) -> tuple[int, str]:
         return int(size), tidy_etag(str(etag))
     except UsageError:
         raise
+    except SourceError as error:
+        raise UsageError(f"input {error}") from None
     except Exception as error:
         raise UsageError(f"input {uri}: cannot be read ({_reason(error)})") from None
 
@@ -102,6 +104,8 @@ def identify(uri: str, settings: Input | None = None) -> InputFile:
         return InputFile(_digest(size, first, last), uri, size, etag)
     except UsageError:
         raise
+    except SourceError as error:
+        raise UsageError(f"input {error}") from None
     except Exception as error:
         raise UsageError(f"input {uri}: cannot be read ({_reason(error)})") from None
 
@@ -203,7 +207,7 @@ def _expand_remote(uri: str, settings: Input) -> list[str]:
     try:
         return patiently(uri, settings, lambda: _list_remote(uri))
     except SourceError as error:
-        raise UsageError(f"input {uri}: cannot be listed ({_reason(error)})") from None
+        raise UsageError(f"input {error}") from None
 
 
 def _list_remote(uri: str) -> list[str]:
@@ -248,6 +252,8 @@ def _read_list(text: str, base: str, settings: Input) -> list[str]:
         raise UsageError(f"input {text}: no such list") from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UsageError(f"input {text}: not a list of paths ({_reason(error)})") from None
+    except SourceError as error:
+        raise UsageError(f"input {error}") from None
     except Exception as error:
         raise UsageError(f"input {text}: cannot be read ({_reason(error)})") from None
     entries = [entry for entry in entries if entry and not entry.startswith("#")]

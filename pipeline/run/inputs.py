@@ -58,7 +58,7 @@ def make_plan(storage: Storage, uris: Sequence[str], settings: Input) -> Plan:
                 return old
             return sources.identify(uri, settings)
         except (OSError, GristmillError) as error:
-            return str(error) or type(error).__name__
+            return (str(error) or type(error).__name__).removeprefix(f"input {uri}: ")
 
     with ThreadPoolExecutor(_THREADS) as pool:
         for uri, result in zip(uris, pool.map(identify, uris), strict=True):

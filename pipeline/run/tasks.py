@@ -81,9 +81,13 @@ def make_part(task: PartTask, recipe: Recipe, storage: Storage) -> Part | Failed
             )
             part = writer.close(books)
     except (OSError, SourceError) as error:
-        return Failed(task.source.uri, str(error) or type(error).__name__)
+        return _failed(task.source.uri, error)
     storage.put_receipt("records", task.name, [part])
     return part
+
+
+def _failed(uri: str, error: Exception) -> Failed:
+    return Failed(uri, (str(error) or type(error).__name__).removeprefix(f"{uri}: "))
 
 
 def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[Row]:
@@ -221,7 +225,7 @@ def cut_points(planned: PlannedInput, every: int, recipe: Recipe) -> list[tuple[
         with sources.open_at(planned.uri, file=planned.file, settings=recipe.input) as stream:
             return warc.split_points(stream, every, recipe.limits)
     except (OSError, SourceError) as error:
-        return Failed(planned.uri, str(error) or type(error).__name__)
+        return _failed(planned.uri, error)
 
 
 def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mapping[str, str]) -> Row:

@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         task = tasks.PartTask(planned, tasks.Stretch(), "e", "m")
         count = 0
         for count, _ in enumerate(tasks._annotated(task, tools, {}), 1):
-            if count % max(1, pages // 30) == 0:
+            if count % max(1, pages // 30) == 0 and count < pages:  # at the end the child is gone
                 (child,) = own.children()
                 pids.add(child.pid)
                 children.append((count, resident_mb(child)))

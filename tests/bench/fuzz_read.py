@@ -23,7 +23,7 @@ from pipeline.crawl import sources
 from pipeline.recipe import Recipe
 from pipeline.run.inputs import PlannedInput
 from pipeline.run.tasks import Failed, PartTask, Stretch, make_part
-from pipeline.storage import RowReader, open_run
+from pipeline.storage import RowReader, Storage, open_run
 from tests.crawl.archives import http, members, page, record, ten
 
 #: CPU seconds of this process and its children for one small file; a hang is far beyond.
@@ -80,9 +80,8 @@ def one_file(rng: random.Random) -> bytes:
     return mutate(rng, data, rng.randint(1, 6)) if place == 2 else data
 
 
-def check(path: Path, out: str, number: int) -> Counter[str]:
+def check(path: Path, storage: Storage, number: int) -> Counter[str]:
     """Makes the file's part of `records/`. Raises AssertionError for what must not be."""
-    storage = open_run(out, must_exist=False)
     file = sources.identify(str(path))
     planned = PlannedInput(file.input_id, file.uri, file.size, file.etag, path.name)
     begin = time.process_time()
@@ -100,7 +99,7 @@ def check(path: Path, out: str, number: int) -> Counter[str]:
         )
     bad = [row for row in rows if row["reason"] in ("error", "crash", "timeout", "memory")]
     assert not bad, f"{bad[0]['reason']}: {bad[0]['detail']}"
-    storage.delete([part.path])
+    storage.delete(storage.list("records"))
     return Counter(row["reason"] or "text" for row in rows)
 
 
@@ -112,11 +111,12 @@ def run(seconds: float, seed: int) -> tuple[int, Counter[str]]:
     number = 0
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "fuzz.warc"
+        storage = open_run(f"{name}/run", must_exist=False)
         while time.monotonic() < end:
             data = one_file(rng) or b"x"
             path.write_bytes(data)
             try:
-                total += check(path, f"{name}/run", number)
+                total += check(path, storage, number)
             except Exception:
                 kept = Path(f"fuzz-{seed}-{number}.warc")
                 kept.write_bytes(data)

@@ -50,7 +50,7 @@ def test_a_folder_of_crawl_files(source: SparkSession, folder: Path) -> None:
     packed = got["http://odd.test/gzip"]
     assert (bytes(packed.body), packed.text, packed.http_status) == (page(1), page(1).decode(), 200)
     assert (packed.http_headers["etag"], packed.mime, packed.problem) == ("x", "text/html", None)
-    assert got["http://odd.test/cyrillic"].charset == "cp1251"
+    assert got["http://odd.test/cyrillic"].charset == "windows-1251"
     assert "библиотека" in got["http://odd.test/cyrillic"].text
     assert bytes(got["http://odd.test/png"].body) == b"\x89PNG\r\n"
     assert got["http://odd.test/png"].text is None
