@@ -57,11 +57,11 @@ _INPUT = {name.replace("_", ""): name for name in Input.model_fields}
 
 
 @dataclass
-class _File(InputPartition):  # type: ignore[misc]
+class _File(InputPartition):
     uri: str
 
 
-class WarcDataSource(DataSource):  # type: ignore[misc]
+class WarcDataSource(DataSource):
     """`spark.read.format("warc")`; options: those of the recipe's `limits` and `input`, e.g. `body_mib`, `tries`."""
 
     @classmethod
@@ -75,7 +75,7 @@ class WarcDataSource(DataSource):  # type: ignore[misc]
         return _Reader(dict(self.options))
 
 
-class _Reader(DataSourceReader):  # type: ignore[misc]
+class _Reader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = {name.lower().replace("_", ""): value for name, value in options.items()}
         given = settings.pop("paths", None)
@@ -92,7 +92,8 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         return [_File(uri) for uri in sources.expand(self._paths, base=self._input.base, settings=self._input)]
 
-    def read(self, partition: _File) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _File)
         rows: list[dict[str, Any]] = []
         size = 0
         with sources.open_at(partition.uri, settings=self._input) as stream:

@@ -223,7 +223,7 @@ class _Reader:
                 at = base + match.start()
                 if tries == 0 or text[max(0, match.start() - 1) : match.start()] not in (b"\n", b""):
                     continue
-                if self._sound(frame, at):
+                if self._sound(frame, at, text[max(0, match.start() - 4) : match.start()]):
                     frame.seek(at)
                     return True
                 tries -= frame.compressed
@@ -233,15 +233,17 @@ class _Reader:
             position += len(chunk)
             carry = text[-64:]
 
-    def _sound(self, frame: Frame, at: int) -> bool:
-        """Whether a whole record with a sensible header and end stands at `at`."""
+    def _sound(self, frame: Frame, at: int, before: bytes) -> bool:
+        """Whether a whole record with a sensible header and end stands at `at`, behind the bytes `before`."""
         frame.seek(at)
         block = frame.until_blank_line(MAX_HEADER)
         if block is None:
             return False
         header = parse_warc(block)
-        if header.problem or header.length is None or header.record_id is None:
+        if header.problem or header.length is None:
             return False
+        if header.record_id is None and not before.endswith((b"\r\n\r\n", b"\n\n")):
+            return False  # some writers give no ids, but a page that quotes a header rarely sets it apart
         if not frame.compressed:
             return True
         return frame.skip(header.length) == header.length and self._trailer(frame, b"", header)
@@ -340,7 +342,9 @@ class _Reader:
             elif magic == ZSTD_MAGIC:
                 if looks_like_record(ZstdFrame(self.raw, at, free=MIB, ratio=self.ratio).peek(512)):
                     return at
-            elif _PLAIN_START.match(self.raw.peek(at, 32)) and self._sound(Frame(self.raw, at), at):
+            elif _PLAIN_START.match(self.raw.peek(at, 32)) and self._sound(
+                Frame(self.raw, at), at, self.raw.peek(max(0, at - 4), 4)
+            ):
                 return at
         return self._end_of_file(offset)
 

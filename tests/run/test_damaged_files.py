@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pipeline import accounts
+from pipeline.crawl.warc import LZ4_REFUSED
 from pipeline.storage import open_run
 from tests.crawl.archives import http, members, record
 from tests.crawl.test_charset import SAMPLES, STYLE, html
@@ -117,7 +118,10 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for cut in cuts:
         (folder / f"1-cut-{cut:06}.warc.gz").write_bytes(whole[:cut])
     began = time.monotonic()
-    assert runs.curate([folder], folder / "run") == 0
+    (folder / "packed.warc.lz4").write_bytes(b"\x04\x22\x4d\x18" + whole)
+    (folder / "notes.txt").write_bytes(b"no archive at all\n" * 99)
+    by_hand = [folder / "packed.warc.lz4", folder / "notes.txt"]
+    assert runs.curate([folder, *by_hand], folder / "run") == 0
     assert time.monotonic() - began < 100, "of which the largest bomb takes a second or two"
     return folder / "run"
 
@@ -166,6 +170,8 @@ def test_the_report_names_files_and_accounts_balance(finished_run: Path) -> None
     assert inputs["sound.warc.gz"]["status"] == "ok"
     cut = sum(name[0] == "1" for name in inputs)
     assert Counter(row["status"] for name, row in inputs.items() if name[0] in "125") == {"damaged": cut + 7, "ok": 1}
+    assert (inputs["notes.txt"]["status"], inputs["notes.txt"]["detail"]) == ("skipped", "no crawl record in it")
+    assert (inputs["packed.warc.lz4"]["status"], inputs["packed.warc.lz4"]["detail"]) == ("skipped", LZ4_REFUSED)
     (gap,) = inputs["2c-zeros.warc.gz"]["gaps"]
     assert (gap["length"], gap["cause"]) == (37, "bytes between records")
 
