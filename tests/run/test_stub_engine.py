@@ -109,7 +109,7 @@ def test_a_bad_engine_costs_exactly_its_pages_the_same_in_every_run(spark: objec
     for number, (master, seed) in enumerate((("local[1]", "1"), ("local[2]", "77"))):
         command = [sys.executable, "-m", "jobs.cli", "curate", str(tmp_path / "crawl"), "--out", f"{tmp_path}/{number}"]
         command += ["--recipe", "minimal", "--master", master]
-        command += ["--set", "limits.cpu_seconds=1", "--set", "limits.memory_mib=200"]
+        command += ["--set", "limits.cpu_seconds=0.5", "--set", "limits.memory_mib=200"]
         environment = {**os.environ, "PYTHONPATH": str(tmp_path / "stub"), "PYTHONHASHSEED": seed}
         running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
     for run in running:
