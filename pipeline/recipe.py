@@ -51,6 +51,11 @@ class Input(Section):
     base: str = "https://data.commoncrawl.org/"  #: relative entries of a paths list without an origin of its own
     crawl: str | None = None  #: the crawl's name where the file's warcinfo has none
     split_mib: float = Field(256, gt=0)  #: larger files are split at record boundaries among tasks
+    #: https:// and s3:// only
+    requests: int = Field(8, ge=1)  #: in flight at once to one server, from all processes of a machine
+    tries: int = Field(8, ge=1)  #: failed requests in a row before a file is given up
+    wait_seconds: float = Field(1, gt=0, le=60)  #: before the second try; doubled for each further one, up to a minute
+    stall_seconds: float = Field(30, gt=0)  #: without a byte, or at less than 4 KiB/s: the request has failed
 
 
 class Limits(Section):

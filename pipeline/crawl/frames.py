@@ -19,6 +19,7 @@ WINDOW = 1024 * 1024
 _ZLIB_ERROR: Any = zlib_ng.error
 GZIP_MAGIC = b"\x1f\x8b\x08"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 
 class Raw:

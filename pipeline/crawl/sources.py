@@ -14,7 +14,11 @@ from typing import Any, BinaryIO, cast
 import fsspec
 import xxhash
 
+from pipeline.crawl.remote import Known, RemoteFile, is_remote_file, tidy_etag
+from pipeline.crawl.retry import patiently
+from pipeline.crawl.supervise import SourceError
 from pipeline.errors import UsageError
+from pipeline.recipe import Input
 
 #: What a crawl file is called; in folders and path lists by glob only these are taken, a file named by hand always is.
 CRAWL_SUFFIXES = tuple(
@@ -38,18 +42,20 @@ class InputFile:
         return self.uri.rstrip("/").rpartition("/")[2]
 
 
-def expand(inputs: Sequence[str], *, base: str, files: int | None = None) -> list[str]:
+def expand(inputs: Sequence[str], *, base: str, files: int | None = None, settings: Input | None = None) -> list[str]:
     """The crawl files that `inputs` name, sorted and unique; with `files`, that many of them, chosen by hash.
 
-    Raises UsageError naming an input that is missing or holds no crawl file.
+    `base` is for lists' relative entries; `settings` says how patient to be with servers. Raises UsageError naming an
+    input that is missing or holds no crawl file.
     """
     if not inputs:
         raise UsageError(
             "no input: name WARC or WET files, folders, globs, s3:// or https:// addresses or *.paths lists"
         )
+    settings = settings or Input()
     found: set[str] = set()
     for text in inputs:
-        found.update(_expand_one(text, base))
+        found.update(_expand_one(text, base, settings))
     chosen = sorted(found)
     if files is not None and files < len(chosen):
         if files < 1:
@@ -58,29 +64,37 @@ def expand(inputs: Sequence[str], *, base: str, files: int | None = None) -> lis
     return chosen
 
 
-def mark(uri: str) -> tuple[int, str]:
+def mark(uri: str, settings: Input | None = None) -> tuple[int, str]:
     """Size and change mark (etag) of one file, without reading it. Raises UsageError when it cannot."""
     try:
         if not _is_remote(uri):
-            status = os.stat(uri)
-            return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
+            return _local_mark(os.stat(uri))
+        if is_remote_file(uri):
+            with RemoteFile(uri, settings or Input(), span=1, planning=True) as file:
+                return file.known.size, file.known.etag
         system, path = _filesystem(uri)
         info = system.info(path)
         size = info.get("size")
         if size is None:
             raise UsageError(f"input {uri}: the server does not say how long it is, so it cannot be read in parts")
         etag = info.get("ETag") or info.get("etag") or f"{size}-{info.get('LastModified') or info.get('mtime') or ''}"
-        return int(size), str(etag).strip('"')
+        return int(size), tidy_etag(str(etag))
     except UsageError:
         raise
+    except SourceError as error:
+        raise UsageError(f"input {error}") from None
     except Exception as error:
         raise UsageError(f"input {uri}: cannot be read ({_reason(error)})") from None
 
 
-def identify(uri: str) -> InputFile:
+def identify(uri: str, settings: Input | None = None) -> InputFile:
     """Size, identity and change mark of one file; reads its first and last 64 KiB. Raises UsageError when it cannot."""
-    size, etag = mark(uri)
     try:
+        if is_remote_file(uri):
+            with RemoteFile(uri, settings or Input(), span=_EDGE, planning=True) as remote:
+                known = remote.known
+                return InputFile(_identity(cast(BinaryIO, remote), known.size), uri, known.size, known.etag)
+        size, etag = mark(uri)
         if not _is_remote(uri):
             with open(uri, "rb") as file:
                 return InputFile(_identity(file, size), uri, size, etag)
@@ -88,14 +102,26 @@ def identify(uri: str) -> InputFile:
         first = system.cat_file(path, start=0, end=min(size, _EDGE)) if size else b""
         last = first if size <= _EDGE else system.cat_file(path, start=size - _EDGE, end=size)
         return InputFile(_digest(size, first, last), uri, size, etag)
+    except UsageError:
+        raise
+    except SourceError as error:
+        raise UsageError(f"input {error}") from None
     except Exception as error:
         raise UsageError(f"input {uri}: cannot be read ({_reason(error)})") from None
 
 
-def open_at(uri: str, offset: int = 0) -> BinaryIO:
-    """A seekable binary stream that stands at `offset`. Connections are made anew, so it may be called after a fork."""
+def open_at(uri: str, offset: int = 0, *, file: InputFile | None = None, settings: Input | None = None) -> BinaryIO:
+    """A seekable binary stream that stands at `offset`. Connections are made anew, so it may be called after a fork.
+
+    With `file`, another size or change mark than its is a SourceError, for remote files whenever they are read on.
+    """
     if not _is_remote(uri):
         stream = cast(BinaryIO, open(uri, "rb", buffering=0))  # noqa: SIM115 - the caller closes it
+        if file is not None:
+            require_unchanged(uri, file)
+    elif is_remote_file(uri):
+        known = None if file is None else Known(file.size, file.etag)
+        stream = cast(BinaryIO, RemoteFile(uri, settings or Input(), known))
     else:
         system, path = _filesystem(uri)
         stream = system.open(path, "rb", block_size=_REMOTE_BLOCK, cache_type="readahead")
@@ -104,7 +130,13 @@ def open_at(uri: str, offset: int = 0) -> BinaryIO:
     return stream
 
 
-def group_identical(files: Iterable[InputFile]) -> list[list[InputFile]]:
+def require_unchanged(uri: str, file: InputFile) -> None:
+    """Raises SourceError when the local file `uri` is not as it was when it became `file`."""
+    if not _is_remote(uri) and _local_mark(os.stat(uri)) != (file.size, file.etag):
+        raise SourceError(f"{uri}: the file changed after it was first looked at; run again")
+
+
+def group_identical(files: Iterable[InputFile], settings: Input | None = None) -> list[list[InputFile]]:
     """Inputs with the same bytes, together; each group's first has the smallest name. Groups are sorted by (id, name).
 
     Files that share an `input_id` are read whole and hashed; those that differ get ids of their own.
@@ -119,7 +151,7 @@ def group_identical(files: Iterable[InputFile]) -> list[list[InputFile]]:
             continue
         by_hash: dict[str, list[InputFile]] = defaultdict(list)
         for member in members:
-            by_hash[_full_hash(member.uri)].append(member)
+            by_hash[_full_hash(member, settings)].append(member)
         if len(by_hash) == 1:
             groups.append(members)
             continue
@@ -131,11 +163,11 @@ def group_identical(files: Iterable[InputFile]) -> list[list[InputFile]]:
     return sorted(groups, key=lambda group: (group[0].input_id, group[0].name, group[0].uri))
 
 
-def _expand_one(text: str, base: str) -> list[str]:
+def _expand_one(text: str, base: str, settings: Input) -> list[str]:
     if _is_path_list(text):
-        return _read_list(text, base)
+        return _read_list(text, base, settings)
     if _is_remote(text):
-        return _expand_remote(text)
+        return _expand_remote(text, settings)
     if os.path.isdir(text):
         found = [
             os.path.join(folder, name)
@@ -153,7 +185,7 @@ def _expand_one(text: str, base: str) -> list[str]:
     if glob.has_magic(text):
         found = []
         for path in glob.glob(text, recursive=True):
-            found += _expand_one(path, base) if not os.path.isdir(path) or _holds_crawl_files(path) else []
+            found += _expand_one(path, base, settings) if not os.path.isdir(path) or _holds_crawl_files(path) else []
         if not found:
             raise UsageError(f"input {text}: nothing matches this pattern")
         return found
@@ -169,28 +201,32 @@ def _holds_crawl_files(folder: str) -> bool:
     return any(is_crawl_file(name) for _, _, names in os.walk(folder, followlinks=True) for name in names)
 
 
-def _expand_remote(uri: str) -> list[str]:
+def _expand_remote(uri: str, settings: Input) -> list[str]:
     if uri.startswith(("http://", "https://")):
         return [uri]  # identify() says whether it is there
+    try:
+        return patiently(uri, settings, lambda: _list_remote(uri))
+    except SourceError as error:
+        raise UsageError(f"input {error}") from None
+
+
+def _list_remote(uri: str) -> list[str]:
     system, path = _filesystem(uri)
     scheme = uri.partition("://")[0]
+    if glob.has_magic(path):
+        found = [p for p in system.glob(path) if not p.endswith("/")]
+        if not found:
+            raise UsageError(f"input {uri}: nothing matches this pattern")
+        return [f"{scheme}://{p}" for p in found]
     try:
-        if glob.has_magic(path):
-            found = [p for p in system.glob(path) if not p.endswith("/")]
-            if not found:
-                raise UsageError(f"input {uri}: nothing matches this pattern")
-        elif uri.endswith("/") or not system.isfile(path):
-            if not system.exists(path):
-                raise UsageError(f"input {uri}: no such object or prefix")
-            found = [p for p in system.find(path) if is_crawl_file(p)]
-            if not found:
-                raise UsageError(f"input {uri}: no crawl files under this prefix (*.warc.gz, *.wet.gz ...)")
-        else:
-            found = [path]
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(f"input {uri}: cannot be listed ({_reason(error)})") from None
+        kind = system.info(path)["type"]  # isfile() and exists() take a server that is busy for one that holds nothing
+    except FileNotFoundError:
+        raise UsageError(f"input {uri}: no such object or prefix") from None
+    if kind == "file" and not uri.endswith("/"):
+        return [f"{scheme}://{path}"]
+    found = [p for p in system.find(path) if is_crawl_file(p)]
+    if not found:
+        raise UsageError(f"input {uri}: no crawl files under this prefix (*.warc.gz, *.wet.gz ...)")
     return [f"{scheme}://{p}" for p in found]
 
 
@@ -198,9 +234,12 @@ def _is_path_list(text: str) -> bool:
     return text.endswith((".paths", ".paths.gz"))
 
 
-def _read_list(text: str, base: str) -> list[str]:
+def _read_list(text: str, base: str, settings: Input) -> list[str]:
     try:
-        if _is_remote(text):
+        if is_remote_file(text):
+            with RemoteFile(text, settings, planning=True) as remote:
+                data = remote.read()
+        elif _is_remote(text):
             system, path = _filesystem(text)
             data = system.cat_file(path)
         else:
@@ -213,6 +252,8 @@ def _read_list(text: str, base: str) -> list[str]:
         raise UsageError(f"input {text}: no such list") from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UsageError(f"input {text}: not a list of paths ({_reason(error)})") from None
+    except SourceError as error:
+        raise UsageError(f"input {error}") from None
     except Exception as error:
         raise UsageError(f"input {text}: cannot be read ({_reason(error)})") from None
     entries = [entry for entry in entries if entry and not entry.startswith("#")]
@@ -247,12 +288,24 @@ def _filesystem(uri: str) -> tuple[Any, str]:
     return system, path
 
 
+def _local_mark(status: os.stat_result) -> tuple[int, str]:
+    return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
+
+
 def _identity(file: BinaryIO, size: int) -> str:
-    first = file.read(_EDGE)
+    first = _exactly(file, min(size, _EDGE))
     if size <= _EDGE:
         return _digest(size, first, first)
     file.seek(size - _EDGE)
-    return _digest(size, first, file.read(_EDGE))
+    return _digest(size, first, _exactly(file, _EDGE))
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    """`size` bytes, fewer at the end of the file only: a remote file may give less at a time."""
+    data = file.read(size)
+    while len(data) < size and (more := file.read(size - len(data))):
+        data += more
+    return data
 
 
 def _digest(size: int, first: bytes, last: bytes) -> str:
@@ -262,9 +315,9 @@ def _digest(size: int, first: bytes, last: bytes) -> str:
     return hasher.hexdigest()
 
 
-def _full_hash(uri: str) -> str:
+def _full_hash(file: InputFile, settings: Input | None) -> str:
     hasher = xxhash.xxh3_128()
-    with open_at(uri) as stream:
+    with open_at(file.uri, file=file, settings=settings) as stream:
         while chunk := stream.read(_REMOTE_BLOCK):
             hasher.update(chunk)
     return hasher.hexdigest()

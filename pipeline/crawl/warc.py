@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from pipeline.crawl.frames import GZIP_MAGIC, ZSTD_MAGIC, Frame, GzipFrame, Raw, ZstdFrame, salvage
+from pipeline.crawl.frames import GZIP_MAGIC, LZ4_MAGIC, ZSTD_MAGIC, Frame, GzipFrame, Raw, ZstdFrame, salvage
 from pipeline.crawl.headers import MAX_HEADER, Header, looks_like_record, parse_arc, parse_warc
 from pipeline.recipe import Limits
 
@@ -22,6 +22,7 @@ PAGE_TYPES = frozenset({"response", "resource", "revisit", "conversion"})
 #: Each place in a compressed frame that might begin a record is looked at by inflating anew; a page may hold many.
 _MAX_TRIES = 64
 _TRAILER = b"\r\n\r\n"
+LZ4_REFUSED = "LZ4 is not read: unpack the file first (lz4 -d)"
 _ODD_VERSION = re.compile(rb"[\x21-\x7e][\x20-\x7e]{0,40}\r?\n(?:WARC|Content)-[A-Z]")
 _PLAIN_START = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
 
@@ -132,6 +133,9 @@ class _Reader:
             return self._compressed(ZstdFrame(self.raw, offset, free=self.max_block, ratio=self.ratio), ordinal)
         if looks_like_record(head) or _ODD_VERSION.match(head):
             return self._plain(offset, ordinal)
+        if offset == 0 and head.startswith(LZ4_MAGIC):
+            # Its literals look like records here and there; none of them is whole.
+            return iter([Gap(ordinal, 0, self._end_of_file(0), LZ4_REFUSED, "damaged", ordinal)])
         return self._garbage(offset, ordinal)
 
     # -- one record at the frame's cursor
@@ -219,7 +223,7 @@ class _Reader:
                 at = base + match.start()
                 if tries == 0 or text[max(0, match.start() - 1) : match.start()] not in (b"\n", b""):
                     continue
-                if self._sound(frame, at):
+                if self._sound(frame, at, text[max(0, match.start() - 4) : match.start()]):
                     frame.seek(at)
                     return True
                 tries -= frame.compressed
@@ -229,15 +233,17 @@ class _Reader:
             position += len(chunk)
             carry = text[-64:]
 
-    def _sound(self, frame: Frame, at: int) -> bool:
-        """Whether a whole record with a sensible header and end stands at `at`."""
+    def _sound(self, frame: Frame, at: int, before: bytes) -> bool:
+        """Whether a whole record with a sensible header and end stands at `at`, behind the bytes `before`."""
         frame.seek(at)
         block = frame.until_blank_line(MAX_HEADER)
         if block is None:
             return False
         header = parse_warc(block)
-        if header.problem or header.length is None or header.record_id is None:
+        if header.problem or header.length is None:
             return False
+        if header.record_id is None and not before.endswith((b"\r\n\r\n", b"\n\n")):
+            return False  # some writers give no ids, but a page that quotes a header rarely sets it apart
         if not frame.compressed:
             return True
         return frame.skip(header.length) == header.length and self._trailer(frame, b"", header)
@@ -336,12 +342,16 @@ class _Reader:
             elif magic == ZSTD_MAGIC:
                 if looks_like_record(ZstdFrame(self.raw, at, free=MIB, ratio=self.ratio).peek(512)):
                     return at
-            elif _PLAIN_START.match(self.raw.peek(at, 32)) and self._sound(Frame(self.raw, at), at):
+            elif _PLAIN_START.match(self.raw.peek(at, 32)) and self._sound(
+                Frame(self.raw, at), at, self.raw.peek(max(0, at - 4), 4)
+            ):
                 return at
-        end = offset
-        while view := self.raw.at(end):
-            end += len(view)
-        return end
+        return self._end_of_file(offset)
+
+    def _end_of_file(self, offset: int) -> int:
+        while view := self.raw.at(offset):
+            offset += len(view)
+        return offset
 
     def _event(self, parsed: _Parsed, ordinal: int, offset: int, length: int | None, covered: int, first: int) -> Event:
         header = parsed.header

@@ -95,12 +95,12 @@ def curate(
 ) -> Outcome:
     """Curate `inputs` into the run folder `out`. Raises GristmillError where the run as a whole is unusable."""
     check_start_up(recipe)
-    uris = sources.expand(inputs, base=recipe.input.base, files=files)
+    uris = sources.expand(inputs, base=recipe.input.base, files=files, settings=recipe.input)
     begun = _now()
     storage = open_run(out, must_exist=False)
     with storage.lock():
         old = storage.read_json("run.json") or {}
-        run = Run(storage, recipe, make_plan(storage, uris), master, old)
+        run = Run(storage, recipe, make_plan(storage, uris, recipe.input), master, old)
         changed = False
         for name, stage in STAGES:
             begin = time.monotonic()

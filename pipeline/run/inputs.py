@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pipeline.crawl import sources
 from pipeline.crawl.sources import InputFile
 from pipeline.errors import GristmillError, UsageError
+from pipeline.recipe import Input
 from pipeline.storage import Storage
 
 _THREADS = 16
@@ -26,6 +27,11 @@ class PlannedInput:
     etag: str
     warc_file: str
 
+    @property
+    def file(self) -> InputFile:
+        """As it was when the run was planned."""
+        return InputFile(self.input_id, self.uri, self.size, self.etag)
+
 
 @dataclass
 class Plan:
@@ -39,7 +45,7 @@ class Plan:
         ]
 
 
-def make_plan(storage: Storage, uris: Sequence[str]) -> Plan:
+def make_plan(storage: Storage, uris: Sequence[str], settings: Input) -> Plan:
     """Sizes and ids of the files `uris`. Raises UsageError where none can be read."""
     known = _known(storage)
     failed: dict[str, str] = {}
@@ -48,11 +54,11 @@ def make_plan(storage: Storage, uris: Sequence[str]) -> Plan:
     def identify(uri: str) -> InputFile | str:
         try:
             old = known.get(uri)
-            if old is not None and (old.size, old.etag) == sources.mark(uri):
+            if old is not None and (old.size, old.etag) == sources.mark(uri, settings):
                 return old
-            return sources.identify(uri)
+            return sources.identify(uri, settings)
         except (OSError, GristmillError) as error:
-            return str(error) or type(error).__name__
+            return (str(error) or type(error).__name__).removeprefix(f"input {uri}: ")
 
     with ThreadPoolExecutor(_THREADS) as pool:
         for uri, result in zip(uris, pool.map(identify, uris), strict=True):
@@ -64,7 +70,7 @@ def make_plan(storage: Storage, uris: Sequence[str]) -> Plan:
         uri, why = next(iter(failed.items()))
         raise UsageError(f"no input could be read; first: {uri}: {why}")
     planned, copies = [], {}
-    for first, *others in sources.group_identical(found):
+    for first, *others in sources.group_identical(found, settings):
         planned.append(PlannedInput(first.input_id, first.uri, first.size, first.etag, first.name))
         copies.update({other.uri: first.uri for other in others})
     planned.sort(key=lambda p: p.input_id)

@@ -172,7 +172,7 @@ def _cut(run: Run, to_read: list[PlannedInput], failed: list[Failed]) -> Iterato
         return
     with watch(run.session, "cutting large files", len(large)):
         work = run.session.sparkContext.parallelize(large, len(large))
-        found = work.map(partial(cut_points, every=limit, limits=run.recipe.limits)).collect()
+        found = work.map(partial(cut_points, every=limit, recipe=run.recipe)).collect()
     for planned, points in zip(large, found, strict=True):
         if isinstance(points, Failed):
             failed.append(points)

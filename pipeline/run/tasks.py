@@ -16,7 +16,7 @@ from pipeline.annotate import Row, Source, Tools, annotate, clear_measured, desc
 from pipeline.crawl import sources, warc
 from pipeline.crawl.supervise import Outcome, SourceError, supervised
 from pipeline.datasets import RECORDS
-from pipeline.recipe import Limits, Recipe
+from pipeline.recipe import Recipe
 from pipeline.run.inputs import PlannedInput
 from pipeline.storage import Part, PartWriter, RowReader, Storage
 
@@ -81,9 +81,13 @@ def make_part(task: PartTask, recipe: Recipe, storage: Storage) -> Part | Failed
             )
             part = writer.close(books)
     except (OSError, SourceError) as error:
-        return Failed(task.source.uri, str(error) or type(error).__name__)
+        return _failed(task.source.uri, error)
     storage.put_receipt("records", task.name, [part])
     return part
+
+
+def _failed(uri: str, error: Exception) -> Failed:
+    return Failed(uri, (str(error) or type(error).__name__).removeprefix(f"{uri}: "))
 
 
 def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[Row]:
@@ -92,7 +96,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
 
     def open_items(after: Key | None) -> Iterator[tuple[Key, tuple[warc.Event, Source]]]:
         ordinal, offset, first = after or (-1, stretch.start_offset, stretch.start_ordinal)
-        with sources.open_at(planned.uri, 0) as stream:
+        with sources.open_at(planned.uri, file=planned.file, settings=tools.recipe.input) as stream:
             crawl = warc.crawl_name(stream) or tools.recipe.input.crawl
             source = Source(planned.input_id, planned.warc_file, crawl)
             stream.seek(offset)
@@ -101,6 +105,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
             ):
                 if event.ordinal > ordinal:
                     yield (event.ordinal, event.offset, event.first_ordinal), (event, source)
+        sources.require_unchanged(planned.uri, planned.file)
 
     def handle(item: tuple[warc.Event, Source]) -> _Seen:
         event, source = item
@@ -214,13 +219,13 @@ def _tools(recipe: str) -> Tools:
     return tools
 
 
-def cut_points(planned: PlannedInput, every: int, limits: Limits) -> list[tuple[int, int]] | Failed:
+def cut_points(planned: PlannedInput, every: int, recipe: Recipe) -> list[tuple[int, int]] | Failed:
     """(offset, ordinal) where the stretches of a large file begin."""
     try:
-        with sources.open_at(planned.uri) as stream:
-            return warc.split_points(stream, every, limits)
-    except OSError as error:
-        return Failed(planned.uri, str(error) or type(error).__name__)
+        with sources.open_at(planned.uri, file=planned.file, settings=recipe.input) as stream:
+            return warc.split_points(stream, every, recipe.limits)
+    except (OSError, SourceError) as error:
+        return _failed(planned.uri, error)
 
 
 def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mapping[str, str]) -> Row:
@@ -243,12 +248,17 @@ def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mappi
     )
     return row | {
         "status": status,
-        "detail": "no crawl record in it" if status == "skipped" else None,
+        "detail": _why_skipped(gaps) if status == "skipped" else None,
         "records_by_type": dict(sorted(by_type.items())),
         "skipped_by_type": dict(sorted(skipped.items())),
         "gaps": gaps,
         "bytes_covered": covered,
     }
+
+
+def _why_skipped(gaps: list[dict[str, Any]]) -> str:
+    refused = any(gap["cause"] == warc.LZ4_REFUSED for gap in gaps)
+    return warc.LZ4_REFUSED if refused else "no crawl record in it"
 
 
 def unread_row(uri: str, why: str) -> Row:

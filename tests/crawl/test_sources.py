@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
-import http.server
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from pipeline.crawl.sources import expand, group_identical, identify, mark, open
 from pipeline.crawl.warc import read
 from pipeline.errors import UsageError
 from tests.crawl.archives import documents, members, ten
+from tests.crawl.faulty import Faulty, serve
 
 BASE = "https://data.example/"
 
@@ -116,36 +114,15 @@ def test_same_bytes_are_one_input_and_different_bytes_never(tmp_path: Path) -> N
         }
 
 
-class _Ranges(http.server.SimpleHTTPRequestHandler):
-    """Serves byte ranges, as Common Crawl's servers do."""
-
-    def do_GET(self) -> None:
-        data = Path(self.translate_path(self.path)).read_bytes()
-        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
-        part = data[int(first) : int(last) + 1 if last else None]
-        self.send_response(206 if "Range" in self.headers else 200)
-        self.send_header("Content-Length", str(len(part)))
-        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(data)}")
-        self.send_header("ETag", '"abc"')
-        self.end_headers()
-        self.wfile.write(part)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def web(folder: Path) -> Iterator[str]:
-    handler = functools.partial(_Ranges, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    files = {f"/{p.relative_to(folder)}": p.read_bytes() for p in folder.rglob("*.gz")}
+    files["/crawl/warc.paths.gz"] = gzip.compress(b"a/one.warc.gz\nb/four.arc.gz\n")
+    with serve(Faulty(files)) as server:
+        yield server.address
 
 
 def test_over_http(folder: Path, web: str) -> None:
-    (folder / "crawl").mkdir()
-    (folder / "crawl/warc.paths.gz").write_bytes(gzip.compress(b"a/one.warc.gz\nb/four.arc.gz\n"))
     found = expand([f"{web}/crawl/warc.paths.gz"], base=BASE)
     assert found == [f"{web}/a/one.warc.gz", f"{web}/b/four.arc.gz"]
     here, there = identify(str(folder / "a/one.warc.gz")), identify(found[0])

@@ -16,7 +16,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.crawl.warc import Gap, Record, Skipped, crawl_name, read, split_points
+from pipeline.crawl.warc import LZ4_REFUSED, Gap, Record, Skipped, crawl_name, read, split_points
 from pipeline.recipe import Limits
 from tests.crawl.archives import documents, events, http, members, page, problems, record, ten
 
@@ -170,6 +170,19 @@ def test_a_wrong_length_of_neighbours_costs_just_these() -> None:
     found = events(b"".join(records))
     assert documents(found) == without(4, 5)
     assert problems(found) == [(4, "length_mismatch"), (5, "length_mismatch")]
+
+
+def test_records_without_ids_are_found_behind_a_wrong_length() -> None:
+    records = [b"\r\n".join(line for line in r.split(b"\r\n") if b"Record-ID" not in line) for r in ten()]
+    records[4] = records[4].replace(b"Content-Length: ", b"Content-Length: 9", 1)
+    for pack in (members, b"".join, lambda r: gzip.compress(b"".join(r))):
+        assert documents(events(pack(records))) == without(4)
+
+
+def test_lz4_is_one_gap_whatever_its_literals_look_like() -> None:
+    found = events(b"\x04\x22\x4d\x18" + b"\x60\x70\x73" + b"".join(ten()))
+    assert [(e.cause, e.reason) for e in found if isinstance(e, Gap)] == [(LZ4_REFUSED, "damaged")]
+    assert len(found) == 1
 
 
 def test_a_page_that_quotes_a_record_is_one_document() -> None:  # case 5
