@@ -140,6 +140,39 @@ class Quality(Section):
         return rules
 
 
+class Benchmark(Section):
+    path: tuple[str, ...] = Field(min_length=1)  #: one file or several: JSON lines, CSV, Parquet
+    fields: tuple[str, ...] = Field(min_length=1)  #: whose texts documents must not hold; a.b is b inside a
+
+    @field_validator("path", "fields", mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+
+class Decontaminate(Section):
+    ngram: int = Field(13, ge=5, le=100)  #: so many words in a row in common with an entry reject a document
+    benchmarks: dict[str, Benchmark] = Field(default_factory=dict)  #: in recipe order: the first that matches is named
+
+    @field_validator("benchmarks", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return {n: b for n, b in value.items() if b not in ("off", False)} if isinstance(value, dict) else value
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _named(cls, benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+        from pipeline.datasets import ERROR, REASONS  # which loads pyarrow
+
+        taken = {ERROR, "kept", *REASONS, *(reason for reasons in REASONS.values() for reason in reasons)}
+        for name in benchmarks:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name):
+                raise ValueError(f"benchmark {name!r}: a name is a word of letters, digits, _ and -; it is the reason")
+            if name in taken:
+                raise ValueError(f"benchmark {name!r} has the name of another stage or reason: call it otherwise")
+        return benchmarks
+
+
 class Dedup(Section):
     exact: bool = True
     near: bool = True  #: needs `exact`: equal texts have Jaccard 1
@@ -197,6 +230,7 @@ class Recipe(Section):
     language: Language = Language()
     edit: Edit = Edit()
     quality: Quality = Quality()
+    decontaminate: Decontaminate = Decontaminate()
     dedup: Dedup = Dedup()
     publish: Publish = Publish()
 
@@ -210,7 +244,8 @@ class Recipe(Section):
         """Hash of the values at dotted `paths` (all of the recipe without any): what a stage's key is made of."""
         whole = self.model_dump(mode="json")
         # what a recipe is called and which texts stay stored change nothing that is made
-        chosen = {p: _get(whole, p) for p in paths or sorted(whole.keys() - {"name", "keep_text"})}
+        silent = {"name", "keep_text"} if self.decontaminate.benchmarks else {"name", "keep_text", "decontaminate"}
+        chosen = {p: _get(whole, p) for p in paths or sorted(whole.keys() - silent)}
         return hashlib.sha256(json.dumps(chosen, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
@@ -336,6 +371,8 @@ def _nearest_key(path: list[str]) -> str:
     for name in path[:-1]:
         if path[: path.index(name)] == ["quality", "rules"]:
             return nearest(path[-1], list(Range.model_fields))
+        if path[: path.index(name)] == ["decontaminate", "benchmarks"]:
+            return nearest(path[-1], list(Benchmark.model_fields))
         annotation = model.model_fields[name].annotation if name in model.model_fields else None
         choices = [annotation, *getattr(annotation, "__args__", ())]
         model = next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)
