@@ -353,7 +353,9 @@ def _get(tree: Any, path: str) -> Any:
 
 
 def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
+    problems = error.errors()
+    # a misspelt key may leave another one missing: the key itself tells more
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     path = [str(p) for p in problem["loc"]]
     where = ".".join(path)
     if problem["type"] == "extra_forbidden":
