@@ -149,6 +149,23 @@ class Benchmark(Section):
     def _one(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("path", "fields")
+    @classmethod
+    def _once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(values)) != len(values):
+            raise ValueError(f"{next(v for v in values if values.count(v) > 1)} is named twice")
+        return values
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each file is called in results: its base name, with as much before it as tells the files apart."""
+        parts = [Path(path).parts for path in self.path]
+        for depth in range(1, max(map(len, parts)) + 1):
+            labels = tuple("/".join(p[-depth:]) for p in parts)
+            if len(set(labels)) == len(labels):
+                return labels
+        return self.path
+
 
 class Decontaminate(Section):
     ngram: int = Field(13, ge=5, le=100)  #: so many words in a row in common with an entry reject a document

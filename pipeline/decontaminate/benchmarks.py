@@ -27,7 +27,9 @@ _CSV_FIELD_LIMIT = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of a benchmark file. `number` counts from 0; `texts`: one per field of the recipe, empty for null."""
+    """One row of a benchmark file, which is called by its label. `number` counts from 0; `texts`: one per field of the
+    recipe, empty for null.
+    """
 
     file: str
     number: int
@@ -54,19 +56,18 @@ def check(settings: Decontaminate) -> None:
 
 def read(name: str, benchmark: Benchmark) -> Iterator[tuple[str, Iterator[Entry]]]:
     """(sha256 of the file, its entries) per file of a benchmark, in the recipe's order."""
-    for path in benchmark.path:
+    for path, label in zip(benchmark.path, benchmark.labels, strict=True):
         try:
             data = Path(path).read_bytes()
         except OSError as error:
             raise UsageError(f"benchmark {name}: {path} cannot be read ({error.strerror or error})") from None
-        yield hashlib.sha256(data).hexdigest(), _entries(name, path, data, benchmark.fields)
+        yield hashlib.sha256(data).hexdigest(), _entries(name, path, label, data, benchmark.fields)
 
 
-def _entries(name: str, path: str, data: bytes, fields: Sequence[str]) -> Iterator[Entry]:
-    file = Path(path).name
+def _entries(name: str, path: str, label: str, data: bytes, fields: Sequence[str]) -> Iterator[Entry]:
     try:
         for number, (where, row) in enumerate(_rows(path, data, fields)):
-            yield Entry(file, number, tuple(_text(row, field, where) for field in fields))
+            yield Entry(label, number, tuple(_text(row, field, where) for field in fields))
     except _OddError as odd:
         raise UsageError(f"benchmark {name}: {path}: {odd}") from None
 

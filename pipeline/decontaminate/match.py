@@ -106,9 +106,12 @@ def _described(window: str, offset: int, units: Units, index: Index, number: int
     while length < most and _same_unit(units, first + length, index, unit + length):
         length += 1
     start = locate(window, first)
-    end = locate(window, first + length) if first + length < len(units) else len(window)
+    next_one = locate(window, first + length) if first + length < len(units) else len(window)
+    end = next_one
     while end > start + 1 and not _of_a_word(window[end - 1]):
         end -= 1
+    while end < next_one and unicodedata.category(window[end])[0] == "M":  # accents that stand apart from their letter
+        end += 1
     return Overlap(
         index.names[number],
         index.files[index.text_file[text]],
@@ -147,9 +150,7 @@ def locate(text: str, unit: int) -> int:
 
 
 def _of_a_word(char: str) -> bool:
-    """Whether the character makes, or belongs to, a word."""
-    normal = unicodedata.normalize("NFKC", char.lower())
-    return unicodedata.category(char)[0] == "M" or any(c.isalnum() or c == "_" for c in normal)
+    return any(c.isalnum() or c == "_" for c in unicodedata.normalize("NFKC", char.lower()))
 
 
 # --------------------------------------------------------------------------------------------------------- kernels

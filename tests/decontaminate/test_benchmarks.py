@@ -77,6 +77,15 @@ def test_several_files_nested_fields_lists_and_nulls(tmp_path: Path) -> None:
     ]
 
 
+def test_files_of_one_name_are_told_apart_and_none_is_named_twice(tmp_path: Path) -> None:
+    paths = [str(tmp_path / folder / "x" / "set.jsonl") for folder in ("dev", "test")]
+    wanted = Benchmark(path=tuple(paths), fields=("q",))
+    assert wanted.labels == ("dev/x/set.jsonl", "test/x/set.jsonl")
+    assert Benchmark(path=tuple(paths[:1]), fields=("q",)).labels == ("set.jsonl",)
+    with pytest.raises(ValueError, match=r"set.jsonl is named twice"):
+        Benchmark(path=(paths[0], paths[0]), fields=("q",))
+
+
 BAD: dict[str, tuple[str, bytes, str]] = {
     "an unknown field": ("b.jsonl", b'{"question": "x", "answer": "y"}\n{"quesion": "x"}', "line 2.*nearest: quesion"),
     "a column that is not there": ("b.csv", b"questions,answer\nx,y\n", "line 2.*'question'.*nearest: questions"),

@@ -114,6 +114,22 @@ def test_less_than_thirteen_words_in_a_row_are_not(told: str, index: Index) -> N
     assert overlaps(BEFORE + told + AFTER, index) == []
 
 
+@options(deadline=None, max_examples=60)
+@given(ODD, ODD)
+def test_the_span_is_the_entrys_words_in_any_surroundings(index: Index, before: str, after: str) -> None:
+    text = f"{before} {made.QUESTION} {after}"
+    (found,) = overlaps(text, index)
+    assert text[found.start : found.end] == made.QUESTION.rstrip("?")
+
+
+def test_letters_and_accents_apart_are_those_in_one(tmp_path: Path) -> None:
+    told = "Le père de Zoé a mangé à midi un gâteau très salé, puis à côté une pâte brûlée au café"
+    index = made.index(tmp_path, made.settings(made.write(tmp_path / "b.jsonl", [{"t": told}]), fields=["t"]))
+    text = unicodedata.normalize("NFD", f"Été. {told}. Élan")
+    (found,) = overlaps(text, index)
+    assert text[found.start : found.end] == unicodedata.normalize("NFD", told)
+
+
 def test_what_stands_around_a_passage_does_not_matter(index: Index) -> None:
     """Shingles take a text by its characters where most are Chinese; here an English question in it is still found."""
     text = "河流与磨坊的故事。" * 50 + made.QUESTION + "河流与磨坊的故事。" * 50
