@@ -122,6 +122,7 @@ def build(settings: Decontaminate) -> Index:
     keys, at, of = _joined(maker.keys, np.uint64), _joined(maker.at, np.int64), _joined(maker.of, np.int32)
     order = np.argsort(keys, kind="stable")  # equal ones stay in the benchmarks' order: the first entry is named
     keys, at, of = keys[order], at[order], of[order]
+    del order
     keep = np.zeros(len(keys), np.bool_)
     _distinct(keys, at, of, settings.ngram, stream, begins, keep)
     keys, at, of = keys[keep], at[keep], of[keep]
@@ -187,7 +188,10 @@ def open_index(path: Path) -> Index:
 
 
 def _joined(arrays: list[Any], kind: type) -> npt.NDArray[Any]:
-    return np.concatenate([np.empty(0, kind), *arrays]).astype(kind, copy=False)
+    """One array of them all; the list is emptied, since all of it is as large again."""
+    joined = np.concatenate([np.empty(0, kind), *arrays])
+    arrays.clear()
+    return joined
 
 
 def _bit_table(keys: Longs) -> Longs:
