@@ -130,13 +130,13 @@ def _benchmarks(recipe: Recipe) -> dict[str, str]:
     """Each benchmark by what is read of it, and their order; where the files lie does not count."""
     benchmarks = recipe.decontaminate.benchmarks
     found = {
-        f"decontaminate.benchmarks.{name}": json.dumps([one.fields, one.labels, list(map(_known_hash, one.path))])
+        f"decontaminate.benchmarks.{name}": json.dumps([one.fields, one.labels, list(map(known_hash, one.path))])
         for name, one in benchmarks.items()
     }
     return found | {"decontaminate.benchmarks": json.dumps(list(benchmarks))}
 
 
-def _known_hash(path: str) -> str:
+def known_hash(path: str) -> str:
     """`file_hash`, computed once while the file stays as it is: benchmarks may be large."""
     try:
         stat = Path(path).stat()
