@@ -70,6 +70,8 @@ def contaminated(run: Run) -> bool:
     counts = manifest.extra["benchmarks"] if manifest else {}
     if tasks or _changed(recipe, manifest.extra["ingredients"] if manifest else None):
         index = _built(recipe)
+        if keys.contaminated_key(recipe, run.measure_keys()) != key:
+            raise GristmillError("a benchmark file changed while the run was at work; run again")
         counts = index.counts
         _say(run, index, len(tasks), manifest.extra["ingredients"] if manifest else None)
         for part in _match(run, tasks, index):

@@ -287,6 +287,21 @@ def test_a_killed_run_goes_on_with_what_was_compared(
     assert runs.shard_hashes(out) == runs.shard_hashes(place / "run")
 
 
+def test_a_benchmark_that_changes_under_the_run_ends_it(
+    again: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.write(again / "keepers.jsonl", [{"question": PASSAGES["clean"] * 2, "answer": "x"}])
+    build = decontaminate.build
+
+    def late(settings: Any) -> Any:
+        made.write(again / "keepers.jsonl", [{"question": made.ANSWER, "answer": "x"}])
+        return build(settings)
+
+    monkeypatch.setattr(decontaminate, "build", late)
+    assert runs.curate([place / "crawl"], again / "run", recipe=str(recipe(again, "millers", "keepers"))) == 1
+    assert "changed while the run was at work" in capsys.readouterr().err
+
+
 def test_an_unbalanced_run_is_found(again: Path) -> None:
     storage = open_run(str(again / "run"), must_exist=True)
     accounts.check(storage)
