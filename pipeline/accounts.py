@@ -39,6 +39,7 @@ def check(storage: Storage) -> None:
     """All checks below, in the order of the pipeline."""
     check_records(storage)
     check_verdicts(storage)
+    check_contaminated(storage)
     check_duplicates(storage)
     check_shards(storage)
 
@@ -91,6 +92,46 @@ def check_verdicts(storage: Storage) -> None:
     every = _concatenated(_parallel(hashes, zip(records.parts, verdicts.parts, strict=True)))
     if len(np.unique(every)) != len(every):
         raise GristmillError("accounts: a record_id occurs twice in records/")
+
+
+def check_contaminated(storage: Storage) -> None:
+    """`decontaminate` verdicts are the first rows of their records in `contaminated/`; no such record got further."""
+    verdicts, contaminated = _manifest(storage, "verdicts"), storage.read_manifest("contaminated")
+    if contaminated is not None:
+        _check_parts(storage, contaminated)
+        if len(contaminated.parts) != len(verdicts.parts):
+            raise GristmillError(
+                f"accounts: {len(contaminated.parts)} files in contaminated/, {len(verdicts.parts)} in verdicts/"
+            )
+
+    def compare(pair: tuple[Part, Part | None]) -> None:
+        verdict, found = pair
+        table = _read(storage, verdict, ["record_id", "kept", "stage", "reason"])
+        rejected = table.filter(pc.equal(table["stage"], "decontaminate"))
+        judged = dict(zip(rejected["record_id"].to_pylist(), rejected["reason"].to_pylist(), strict=True))
+        blamed: dict[str, str] = {}
+        if found is not None:
+            rows = _read(storage, found, ["record_id", "benchmark"])
+            for record_id, benchmark in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                blamed.setdefault(record_id, benchmark)
+        for record_id, reason in judged.items():
+            if blamed.get(record_id) != reason:
+                there = blamed.get(record_id, "nothing")
+                raise GristmillError(f"accounts: record {record_id}: verdict {reason}, contaminated/ says {there}")
+        if not blamed:
+            return
+        further = table.filter(pc.or_(table["kept"], pc.fill_null(pc.equal(table["stage"], "dedup"), False)))
+        escaped = pc.is_in(further["record_id"], value_set=pa.array(list(blamed), pa.string()))
+        known = pc.sum(pc.is_in(table["record_id"], value_set=pa.array(list(blamed), pa.string()))).as_py()
+        if known != len(blamed):
+            raise GristmillError(f"accounts: {found and found.path} names records that {verdict.path} has not")
+        if pc.any(escaped).as_py():
+            one = further.filter(escaped)["record_id"][0].as_py()
+            raise GristmillError(f"accounts: record {one} is in contaminated/ and was not rejected for it")
+
+    parts = contaminated.parts if contaminated is not None else [None] * len(verdicts.parts)
+    for _ in _parallel(compare, zip(verdicts.parts, parts, strict=True)):
+        pass
 
 
 def check_duplicates(storage: Storage) -> None:

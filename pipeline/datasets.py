@@ -95,6 +95,21 @@ VERDICTS = pa.schema(
     ]
 )
 
+#: One row per record and benchmark; a record's first row is the one that rejects it, if nothing before it does.
+CONTAMINATED = pa.schema(
+    [
+        ("record_id", pa.string()),
+        ("benchmark", pa.string()),
+        ("file", pa.string()),
+        ("entry", pa.int64()),
+        ("field", pa.string()),
+        ("span_start", pa.int64()),
+        ("span_end", pa.int64()),
+        ("ngrams", pa.int64()),
+        ("span", pa.string()),
+    ]
+)
+
 DUPLICATES = pa.schema(
     [
         ("record_id", pa.string()),

@@ -145,6 +145,56 @@ class Quality(Section):
         return rules
 
 
+class Benchmark(Section):
+    path: tuple[str, ...] = Field(min_length=1)  #: one file or several: JSON lines, CSV, Parquet
+    fields: tuple[str, ...] = Field(min_length=1)  #: whose texts documents must not hold; a.b is b inside a
+
+    @field_validator("path", "fields", mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("path", "fields")
+    @classmethod
+    def _once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(values)) != len(values):
+            raise ValueError(f"{next(v for v in values if values.count(v) > 1)} is named twice")
+        return values
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each file is called in results: its base name, with as much before it as tells the files apart."""
+        parts = [Path(path).parts for path in self.path]
+        for depth in range(1, max(map(len, parts)) + 1):
+            labels = tuple("/".join(p[-depth:]) for p in parts)
+            if len(set(labels)) == len(labels):
+                return labels
+        return self.path
+
+
+class Decontaminate(Section):
+    ngram: int = Field(13, ge=5, le=100)  #: so many words in a row in common with an entry reject a document
+    benchmarks: dict[str, Benchmark] = Field(default_factory=dict)  #: in recipe order: the first that matches is named
+
+    @field_validator("benchmarks", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return {n: b for n, b in value.items() if b not in ("off", False)} if isinstance(value, dict) else value
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _named(cls, benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+        from pipeline.datasets import ERROR, REASONS  # which loads pyarrow
+
+        taken = {ERROR, "kept", *REASONS, *(reason for reasons in REASONS.values() for reason in reasons)}
+        for name in benchmarks:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name):
+                raise ValueError(f"benchmark {name!r}: a name is a word of letters, digits, _ and -; it is the reason")
+            if name in taken:
+                raise ValueError(f"benchmark {name!r} has the name of another stage or reason: call it otherwise")
+        return benchmarks
+
+
 class Dedup(Section):
     exact: bool = True
     near: bool = True  #: needs `exact`: equal texts have Jaccard 1
@@ -202,6 +252,7 @@ class Recipe(Section):
     language: Language = Language()
     edit: Edit = Edit()
     quality: Quality = Quality()
+    decontaminate: Decontaminate = Decontaminate()
     dedup: Dedup = Dedup()
     publish: Publish = Publish()
 
@@ -215,7 +266,8 @@ class Recipe(Section):
         """Hash of the values at dotted `paths` (all of the recipe without any): what a stage's key is made of."""
         whole = self.model_dump(mode="json")
         # what a recipe is called and which texts stay stored change nothing that is made
-        chosen = {p: _get(whole, p) for p in paths or sorted(whole.keys() - {"name", "keep_text"})}
+        silent = {"name", "keep_text"} if self.decontaminate.benchmarks else {"name", "keep_text", "decontaminate"}
+        chosen = {p: _get(whole, p) for p in paths or sorted(whole.keys() - silent)}
         return hashlib.sha256(json.dumps(chosen, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
@@ -323,7 +375,9 @@ def _get(tree: Any, path: str) -> Any:
 
 
 def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
+    problems = error.errors()
+    # a misspelt key may leave another one missing: the key itself tells more
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     path = [str(p) for p in problem["loc"]]
     where = ".".join(path)
     if problem["type"] == "extra_forbidden":
@@ -341,6 +395,8 @@ def _nearest_key(path: list[str]) -> str:
     for name in path[:-1]:
         if path[: path.index(name)] == ["quality", "rules"]:
             return nearest(path[-1], list(Range.model_fields))
+        if path[: path.index(name)] == ["decontaminate", "benchmarks"]:
+            return nearest(path[-1], list(Benchmark.model_fields))
         annotation = model.model_fields[name].annotation if name in model.model_fields else None
         choices = [annotation, *getattr(annotation, "__args__", ())]
         model = next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)

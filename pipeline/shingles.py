@@ -30,7 +30,7 @@ HASH_VERSION = "units-fmix64-v1"
 
 _NUMBER = re.compile(r"\d+(?:[.,،٫⎖⎗⎘]\d+)?")
 _LIMIT = 0x40000  # no word character lies above plane 3 (a test holds Python's tables to it)
-_SEPARATOR = 0x20
+SEPARATOR = 0x20  #: between the words of a stream
 #: Where lower-casing or NFKC may change a character: all but Han, Hangul syllables and surrogates (a test tries all).
 _CHANGEABLE = (range(0x3400), range(0xA000, 0xAC00), range(0xE000, 0x20000), range(0x2F800, 0x2FA20))
 _EXPANDS = np.uint32(1 << 30)  # flag in a table entry: the low bits point into the expansions
@@ -95,13 +95,12 @@ def units(text: str, settings: Dedup) -> list[str]:
 def _first_shingle(stream: Hashes, by_character: bool, n: int) -> bytes:
     if by_character:
         return stream[:n].tobytes()
-    ends = np.flatnonzero(stream == _SEPARATOR)
+    ends = np.flatnonzero(stream == SEPARATOR)
     return (stream[: ends[n - 1]] if len(ends) >= n else stream).tobytes()
 
 
-def _unit_stream(text: str, fold_numbers: bool) -> tuple[Hashes, bool]:
-    if fold_numbers:
-        text = _NUMBER.sub("0", text)
+def word_stream(text: str) -> tuple[Hashes, int, int]:
+    """(code points of the words joined by single separators, word characters, those of scripts without spaces)."""
     points = _code_points(text)
     table = _lower_nfkc_table()
     longest = table.longest if len(points) else 1
@@ -111,9 +110,13 @@ def _unit_stream(text: str, fold_numbers: bool) -> tuple[Hashes, bool]:
         points = _code_points(unicodedata.normalize("NFKC", text.lower()))
         out = np.empty(len(points) + 2, np.uint32)
         length, chars, unspaced = _separate(points, _word_table(), table.expansions, table.unspaced, out)
+    return out[:length], chars, unspaced
+
+
+def _unit_stream(text: str, fold_numbers: bool) -> tuple[Hashes, bool]:
+    stream, chars, unspaced = word_stream(_NUMBER.sub("0", text) if fold_numbers else text)
     by_character = bool(unspaced * 2 > chars)
-    stream = out[:length]
-    return (stream[stream != _SEPARATOR] if by_character else stream), by_character
+    return (stream[stream != SEPARATOR] if by_character else stream), by_character
 
 
 def _code_points(text: str) -> Hashes:
@@ -221,7 +224,7 @@ def _separate(
             if length >= room:
                 return -1, 0, 0
             if not open_word and length > 0:
-                out[length] = _SEPARATOR
+                out[length] = SEPARATOR
                 length += 1
             out[length] = entry
             length += 1
@@ -240,7 +243,7 @@ def _separate(
             if length >= room:
                 return -1, 0, 0
             if not open_word and length > 0:
-                out[length] = _SEPARATOR
+                out[length] = SEPARATOR
                 length += 1
             out[length] = entry
             length += 1
@@ -266,7 +269,7 @@ def _word_hashes(stream: Hashes, hashes: Longs) -> int:
     n = 0
     h = np.uint64(0)
     for i in range(len(stream)):
-        if stream[i] == _SEPARATOR:
+        if stream[i] == SEPARATOR:
             hashes[n] = h
             n += 1
             h = np.uint64(0)

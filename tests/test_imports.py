@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
-STAGES = {"crawl", "extract", "language", "quality", "dedup", "publish", "report"}
+STAGES = {"crawl", "extract", "language", "quality", "decontaminate", "dedup", "publish", "report"}
 SOURCES = sorted(
     p for room in ("pipeline", "trainer", "jobs", "infra", "tests") for p in (PROJECT / room).rglob("*.py")
 )

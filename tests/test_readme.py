@@ -22,9 +22,18 @@ PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text("utf-8")
 
 #: What the README calls the work that a changed key of a stage causes.
-REDOES = {"extract": "read", "measure": "measure", "judge": "judge", "dedup": "dedup", "publish": "publish"}
+REDOES = {
+    "extract": "read",
+    "measure": "measure",
+    "judge": "judge",
+    "decontaminate": "match",
+    "dedup": "dedup",
+    "publish": "publish",
+}
 #: Keys that no stage's key lists under this name.
-OTHER_KEYS = {"input.crawl": "read", "keep_text": "†"}
+OTHER_KEYS = {"input.crawl": "read", "keep_text": "†", "decontaminate.benchmarks": "match"}
+#: Models of named things: the name is the user's.
+NAMED = (recipe.Range, recipe.Benchmark)
 
 
 def section(title: str) -> str:
@@ -52,7 +61,7 @@ def leaves(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         choices = (field.annotation, *getattr(field.annotation, "__args__", ()))
-        inner = [c for c in choices if isinstance(c, type) and issubclass(c, BaseModel) and c is not recipe.Range]
+        inner = [c for c in choices if isinstance(c, type) and issubclass(c, BaseModel) and c not in NAMED]
         if inner:
             found |= leaves(inner[0], f"{prefix}{name}.")
         else:
@@ -84,6 +93,7 @@ def test_dotted_names_exist() -> None:
     """`section.key` in backticks anywhere, `--set section.key=...` too."""
     known = {*KEYS, *(key.rpartition(".")[0] for key in KEYS)}
     rule = re.compile(r"quality\.rules\.(NAME|\w+)(\.(min|max|…))?")
+    benchmark = re.compile(r"decontaminate\.benchmarks\.(NAME|gsm8k)(\.(\w+))?")
     other = re.compile(r"inputs\.(\w+)")
     sections = "|".join(recipe.Recipe.model_fields)
     found = re.findall(rf"[`'\s]((?:{sections}|inputs)(?:\.[a-z_0-9A-Z]+)+)(?=[`=\s])", README)
@@ -91,6 +101,8 @@ def test_dotted_names_exist() -> None:
     for name in found:
         if match := rule.fullmatch(name):
             assert match[1] == "NAME" or match[1] in RULES_BY_NAME, name
+        elif match := benchmark.fullmatch(name):
+            assert match[3] is None or match[3] in recipe.Benchmark.model_fields, name
         elif match := other.fullmatch(name):
             assert match[1] in datasets.INPUTS.names, name
         else:
@@ -148,6 +160,7 @@ def test_reasons_in_order() -> None:
         ("inputs", datasets.INPUTS.names),
         ("records", [name for name in datasets.RECORDS.names if name not in SIGNAL_NAMES]),
         ("verdicts", datasets.VERDICTS.names),
+        ("contaminated", datasets.CONTAMINATED.names),
         ("duplicates", datasets.DUPLICATES.names),
         ("shards", datasets.shards_schema(n_tokens=True, tokens=True).names),
     ],

@@ -88,5 +88,9 @@ def order(stage: str, reason: str, recipe: Recipe) -> tuple[int, int, str]:
     """Sort key of (stage, reason): pipeline order, within `quality` the recipe's; kept last."""
     if stage not in datasets.STAGES:
         return (len(datasets.STAGES), 0, reason)
-    known = list(recipe.quality.rules) if stage == "quality" else list(datasets.REASONS[stage])
+    named: dict[str, Collection[str]] = {
+        "quality": recipe.quality.rules,
+        "decontaminate": recipe.decontaminate.benchmarks,
+    }
+    known = list(named.get(stage, datasets.REASONS[stage]))
     return (datasets.STAGES.index(stage), known.index(reason) if reason in known else len(known), reason)

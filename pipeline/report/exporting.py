@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pipeline import datasets
 from pipeline.errors import UsageError
 from pipeline.recipe import nearest
+from pipeline.report import contamination
 from pipeline.report.reading import Run
 
 _LEFT_OUT = ("signature", "exact_hash")
@@ -31,15 +32,18 @@ def kept(run: Run) -> Iterator[dict[str, Any]]:
 def rejected(run: Run, stage: str | None, reason: str | None) -> Iterator[dict[str, Any]]:
     """Rows of `records/` with their verdict, of one stage, one reason, or both, in crawl order.
 
-    Row groups without a match are not read, but for their verdicts.
+    Those of `decontaminate` hold their rows of `contaminated/` too, under that name. Row groups without a match are not
+    read, but for their verdicts.
     """
     columns = [name for name in datasets.RECORDS.names if name not in _LEFT_OUT]
-    for left, right in zip(run.parts("records"), run.parts("verdicts"), strict=True):
+    for part, (left, right) in enumerate(zip(run.parts("records"), run.parts("verdicts"), strict=True)):
         with run.open_part(right) as verdicts:
             table = verdicts.read(columns=["record_id", "kept", "stage", "reason", "failed_rules"])
         match = _match(table, stage, reason)
         if not match.any():
             continue
+        overlapping = table.filter(pa.array(match & np.asarray(_equal(table, "stage", "decontaminate"))))
+        overlaps = contamination.of_part(run, part, overlapping["record_id"].to_pylist())
         with run.open_part(left) as records:
             first_row = 0
             for group in range(records.num_row_groups):
@@ -48,7 +52,9 @@ def rejected(run: Run, stage: str | None, reason: str | None) -> Iterator[dict[s
                 if rows.size:
                     wanted = records.read_row_group(group, columns=columns).take(pa.array(rows))
                     decided = table.slice(first_row, end - first_row).take(pa.array(rows))
-                    yield from _joined(wanted, decided)
+                    for row in _joined(wanted, decided):
+                        found = overlaps.get(row["record_id"])
+                        yield {**row, "contaminated": found} if found else row
                 first_row = end
 
 
@@ -68,6 +74,7 @@ def check_names(run: Run, stage: str | None, reason: str | None) -> tuple[str | 
     known: dict[str, set[str]] = {
         name: {*reasons, *counted.get(name, ()), datasets.ERROR} for name, reasons in datasets.REASONS.items()
     }
+    known["decontaminate"].update(run.recipe.decontaminate.benchmarks)
     names = known[stage] if stage else set().union(*known.values())
     if reason not in names:
         where = f" of stage {stage}" if stage else ""
@@ -79,8 +86,12 @@ def _match(table: pa.Table, stage: str | None, reason: str | None) -> npt.NDArra
     mask = np.ones(len(table), np.bool_)
     for name, wanted in (("stage", stage), ("reason", reason)):
         if wanted is not None:
-            mask &= np.asarray(pc.fill_null(pc.equal(table[name], wanted), False))
+            mask &= np.asarray(_equal(table, name, wanted))
     return mask
+
+
+def _equal(table: pa.Table, name: str, wanted: str) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(table[name], wanted), False)
 
 
 def _joined(records: pa.Table, verdicts: pa.Table) -> Iterator[dict[str, Any]]:

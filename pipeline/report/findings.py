@@ -37,6 +37,7 @@ def find_all(run: Run, survey: Survey, inputs: Inputs, duplicates: Duplicates) -
         *_errors(survey),
         *_rules(survey),
         *_pages(survey),
+        *_benchmarks(run),
         *_dedup(run, survey, duplicates),
         *(Finding("note", numbers.printable(str(text))) for text in run.document.get("warnings") or ()),
     ]
@@ -139,6 +140,14 @@ def _pages(survey: Survey) -> Iterator[Finding]:
         if found:
             share = numbers.share(found, survey.with_text)
             yield Finding("alert" if kept else "note", f"{found:,} documents ({share}; {kept:,} kept) {what}")
+
+
+def _benchmarks(run: Run) -> Iterator[Finding]:
+    words = run.recipe.decontaminate.ngram
+    for name, counts in (run.document.get("decontaminate") or {}).items():
+        if counts["too_short"]:
+            text = f"{counts['too_short']:,} of {counts['entries']:,} entries are shorter than {words} words"
+            yield Finding("note", f"benchmark {name}: {text} and match nothing")
 
 
 def _dedup(run: Run, survey: Survey, duplicates: Duplicates) -> Iterator[Finding]:

@@ -342,6 +342,12 @@ def _reasons(entry: SampledRecord) -> list[Child]:
             margin = "" if check.margin is None else f", off by {numbers.value(abs(check.margin))}"
             what = f": {check.signal} is {numbers.value(check.value)}, kept is {check.range}{margin}"
             lines.append(tag("p", tag("b", check.rule), numbers.excerpt(what, _URL), class_="why"))
+    if entry.overlap:
+        row = entry.overlap
+        where = f": entry {row['entry']:,} of {row['file']}, {row['field']}; {row['ngrams']:,} matches. "
+        lines.append(
+            tag("p", tag("b", row["benchmark"]), where, crawl(numbers.excerpt(row["span"], EXCERPT)), class_="why")
+        )
     if entry.duplicate:
         row = entry.duplicate
         run = f" of run {row['kept_run']}" if row["kept_run"] else ""

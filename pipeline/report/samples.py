@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.datasets import RECORDS
+from pipeline.report import contamination
 from pipeline.report.checks import Check, check_all, order
 from pipeline.report.reading import Run
 from pipeline.report.rows import fetch
@@ -21,11 +22,13 @@ _LEFT_OUT = ("signature", "exact_hash", "input_id", "warc_record_id")
 
 @dataclass(frozen=True)
 class SampledRecord:
-    """`duplicate`: its row in `duplicates/`, if it was removed there. Strings are cut to EXCERPT + 1 characters."""
+    """`duplicate`: its row in `duplicates/`, if it was removed there; `overlap`: the row of `contaminated/` that
+    rejected it. Strings are cut to EXCERPT + 1 characters."""
 
     record: dict[str, Any]
     checks: list[Check]
     duplicate: dict[str, Any] | None
+    overlap: dict[str, Any] | None = None
 
     @property
     def signals(self) -> dict[str, Any]:
@@ -45,6 +48,8 @@ def collect(run: Run, survey: Survey) -> dict[tuple[str, str], list[SampledRecor
     records = fetch(run, places, columns, cut=EXCERPT + 1)
     verdicts = fetch(run, places, ["record_id", "failed_rules"], dataset="verdicts")
     duplicates = _duplicates(run, [i for key, entries in chosen.items() if key[:6] == "dedup/" for i, _ in entries])
+    contaminated = {i: places[i] for key, entries in chosen.items() if key[:14] == "decontaminate/" for i, _ in entries}
+    overlaps = contamination.of_places(run, contaminated)
     result = {}
     for key, entries in chosen.items():
         stage, _, reason = key.partition("/")
@@ -53,6 +58,7 @@ def collect(run: Run, survey: Survey) -> dict[tuple[str, str], list[SampledRecor
                 records[record_id],
                 check_all(records[record_id], verdicts[record_id]["failed_rules"] or (), run.recipe),
                 duplicates.get(record_id),
+                next(iter(overlaps.get(record_id, ())), None),
             )
             for record_id, _ in entries
         ]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from pipeline.errors import GristmillError
-from pipeline.report import clusters, numbers
+from pipeline.report import clusters, contamination, numbers
 from pipeline.report.checks import Check, check_all
 from pipeline.report.numbers import printable
 from pipeline.report.reading import Run
@@ -31,13 +31,16 @@ _CANDIDATES = 5000
 class Trace:
     """`record`: its row in `records/` without the signature; `verdict`: its row in `verdicts/`.
 
-    `removed_for`: its row in `duplicates/` with `kept_url`, if it was removed there. `favoured`: the first of the
-    `favoured_count` removed for its sake, with `url`. `shard`: {path, row}, if it is published.
+    `contaminated`: its rows in `contaminated/`; `ngram`: the words that one match takes. `removed_for`: its row in
+    `duplicates/` with `kept_url`, if it was removed there. `favoured`: the first of the `favoured_count` removed for
+    its sake, with `url`. `shard`: {path, row}, if it is published.
     """
 
     record: dict[str, Any]
     verdict: dict[str, Any]
     checks: list[Check]
+    contaminated: list[dict[str, Any]]
+    ngram: int
     removed_for: dict[str, Any] | None
     favoured: list[dict[str, Any]]
     favoured_count: int
@@ -50,6 +53,7 @@ class Trace:
             "verdict": self.verdict,
             "signals": {name: self.record.get(name) for name in _SIGNAL_NAMES},
             "rules": [check.as_json() for check in self.checks],
+            "contaminated": self.contaminated,
             "removed_for": self.removed_for,
             "kept_instead_of": self.favoured,
             "kept_instead_of_count": self.favoured_count,
@@ -98,6 +102,8 @@ def _trace(run: Run, record_id: str, place: Place) -> Trace:
         checks=check_all(record, verdict["failed_rules"] or (), run.recipe)
         if record.get("n_words") is not None
         else [],
+        contaminated=contamination.of_places(run, here).get(record_id, []),
+        ngram=run.recipe.decontaminate.ngram,
         removed_for=removed,
         favoured=[{**row, "url": urls.get(row["record_id"], {}).get("url")} for row in favoured],
         favoured_count=count,
@@ -158,6 +164,9 @@ def as_text(one: Trace) -> str:
     """One record's way, for a terminal."""
     record, verdict = one.record, one.verdict
     blocks = [_heading(record, verdict), _facts(record)]
+    text = record["text"] if record["edited"] is None else record["edited"]
+    for row in one.contaminated:
+        blocks.append(f"{contamination.line(row, one.ngram)}\n{contamination.quote(row, text)}")
     if one.removed_for:
         row = one.removed_for
         where = f" of run {row['kept_run']}" if row["kept_run"] else ""

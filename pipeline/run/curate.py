@@ -1,6 +1,6 @@
 """The stages of a run: what is done, what is due and why, and in which order it is committed.
 
-    plan -> records (extract, measure) -> duplicates -> verdicts -> shards -> accounts -> run.json
+    plan -> records (extract, measure) -> contaminated -> duplicates -> verdicts -> shards -> accounts -> run.json
 
 Each stage reads committed datasets only, so a killed run goes on from the last commit (for records: from the last
 finished input file) and ends as an uninterrupted one would.
@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from pipeline import accounts, spark
 from pipeline.annotate import Tools, warm
 from pipeline.crawl import sources
+from pipeline.decontaminate import check as check_benchmarks
 from pipeline.errors import GristmillError
 from pipeline.language import check_allowed
 from pipeline.publish.tokens import open_tokenizer
 from pipeline.recipe import Recipe
-from pipeline.run import keys, output, records, selection
+from pipeline.run import decontaminate, keys, output, records, selection
 from pipeline.run.inputs import Plan, make_plan
 from pipeline.run.progress import say
 from pipeline.storage import Manifest, Part, Storage, open_run
@@ -76,6 +77,10 @@ class Run:
     def parts(self) -> tuple[Part, ...]:
         return self.committed("records").parts
 
+    def contaminated(self) -> dict[str, str]:
+        """A part of `records/` -> the part of `contaminated/` about it; empty where the recipe names no benchmark."""
+        return decontaminate.beside(self)
+
     def measure_keys(self) -> list[str]:
         """Of the inputs that were read."""
         return sorted({part.meta["measure_key"] for part in self.parts()})
@@ -83,6 +88,7 @@ class Run:
 
 STAGES: tuple[tuple[str, Callable[[Run], bool]], ...] = (
     ("records", records.records),
+    ("contaminated", decontaminate.contaminated),
     ("duplicates", selection.duplicates),
     ("verdicts", selection.verdicts),
     ("shards", output.shards),
@@ -107,7 +113,8 @@ def curate(
             if stage(run):
                 changed = True
                 run.timings[name] = round(time.monotonic() - begin, 3)
-        same_wish = old.get("recipe") == recipe.model_dump(mode="json")
+        # a key that came later than the old run stands at its default there
+        same_wish = Recipe().model_dump(mode="json") | old.get("recipe", {}) == recipe.model_dump(mode="json")
         if not changed and old.get("status") == "finished" and same_wish:
             say("nothing to do: the run is finished, and nothing that it depends on has changed")
             return Outcome(old, run.plan.failed_lines())
@@ -121,6 +128,7 @@ def check_start_up(recipe: Recipe) -> None:
     """Whatever the recipe names is there and fits, before anything is read. Raises UsageError."""
     Tools(recipe).load()
     check_allowed(recipe.language)
+    check_benchmarks(recipe.decontaminate)
     open_tokenizer(recipe.publish)
 
 

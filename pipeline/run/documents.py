@@ -5,7 +5,7 @@ Spark moves ids, keys and small numbers; Parquet is read inside tasks, by pyarro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -36,24 +36,33 @@ DOCUMENT = pa.schema(
 _HASHED = pa.schema([("hash", pa.string()), ("n", pa.int64())])
 _PARTS_PER_TASK = 64
 
+#: A part of records/ -> the part of contaminated/ about it; empty where the recipe names no benchmark.
+Contaminated = Mapping[str, str]
 
-def part_rows(spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
-    """One row (`part`) per file, spread so that every core has work."""
+
+def part_rows(spark: SparkSession, parts: Sequence[Part], contaminated: Contaminated | None = None) -> DataFrame:
+    """One row (`part`, `contaminated`) per file, spread so that every core has work."""
     tasks = min(len(parts), max(len(parts) // _PARTS_PER_TASK, 2 * spark.sparkContext.defaultParallelism))
-    rows = [(part.path,) for part in parts]
-    return spark.createDataFrame(rows, "part string").repartition(max(1, tasks))
+    rows = [(part.path, (contaminated or {}).get(part.path)) for part in parts]
+    return spark.createDataFrame(rows, "part string, contaminated string").repartition(max(1, tasks))
 
 
 def documents(
-    spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part], *, signatures: bool
+    spark: SparkSession,
+    storage: Storage,
+    recipe: Recipe,
+    parts: Sequence[Part],
+    contaminated: Contaminated,
+    *,
+    signatures: bool,
 ) -> DataFrame:
-    """The records that language and quality let pass (DOCUMENT); `signature` is null unless asked for."""
+    """The records that enter dedup (DOCUMENT); `signature` is null unless asked for."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         columns = [f.name for f in DOCUMENT if f.name not in ("part", "row")]
         wanted = [c for c in columns if signatures or c != "signature"]
-        for path in _paths(batches):
-            for first, table in judged_tables(storage, path, recipe, wanted):
+        for path, overlaps in _paths(batches):
+            for first, table in judged_tables(storage, path, recipe, wanted, overlaps):
                 kept = table["kept"].combine_chunks()
                 rows = pc.add(pc.indices_nonzero(kept).cast(pa.int64()), first)
                 passed = table.filter(kept)
@@ -65,25 +74,27 @@ def documents(
                 arrays += [pa.array([path] * len(rows), pa.string()), rows]
                 yield from pa.Table.from_arrays(arrays, schema=DOCUMENT).to_batches(max_chunksize=1000)
 
-    return map_in_arrow(part_rows(spark, parts), read, DOCUMENT)
+    return map_in_arrow(part_rows(spark, parts, contaminated), read, DOCUMENT)
 
 
-def entering(spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part]) -> tuple[str, int]:
+def entering(
+    spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part], contaminated: Contaminated
+) -> tuple[str, int]:
     """A hash of the set of records that enter dedup and of what orders them there, and their number."""
     columns = ["record_id", "exact_hash", "lang", *dict.fromkeys(recipe.dedup.priority)]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for path in _paths(batches):
+        for path, overlaps in _paths(batches):
             hasher = xxhash.xxh3_128()
             count = 0
-            for _, table in judged_tables(storage, path, recipe, columns):
+            for _, table in judged_tables(storage, path, recipe, columns, overlaps):
                 passed = table.filter(table["kept"]).select(columns)
                 count += passed.num_rows
                 for row in zip(*(column.to_pylist() for column in passed.columns), strict=True):
                     hasher.update(repr(row).encode())
             yield pa.RecordBatch.from_pylist([{"hash": hasher.hexdigest(), "n": count}], schema=_HASHED)
 
-    rows = map_in_arrow(part_rows(spark, parts), read, _HASHED).collect()
+    rows = map_in_arrow(part_rows(spark, parts, contaminated), read, _HASHED).collect()
     whole = xxhash.xxh3_128("\n".join(sorted(row["hash"] for row in rows)).encode())
     return whole.hexdigest(), sum(row["n"] for row in rows)
 
@@ -106,7 +117,7 @@ def stored(spark: SparkSession, storage: Storage, parts: Sequence[Part], schema:
     """A small committed dataset (`duplicates/`) as a DataFrame."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for path in _paths(batches):
+        for path, _ in _paths(batches):
             with RowReader(storage, path, schema.names) as reader:
                 for _, table in reader.read(range(reader.num_rows)):
                     yield from table.select(schema.names).to_batches(max_chunksize=10_000)
@@ -125,17 +136,48 @@ def kept_documents(passed: DataFrame, duplicates: DataFrame) -> DataFrame:
 
 
 def judged_tables(
-    storage: Storage, path: str, recipe: Recipe, columns: Sequence[str]
+    storage: Storage, path: str, recipe: Recipe, columns: Sequence[str], contaminated: str | None
 ) -> Iterator[tuple[int, pa.Table]]:
-    """(position of the first row, `columns` + kept, stage, reason, failed_rules) per row group of a part."""
-    with RowReader(storage, path, list(dict.fromkeys((*columns, *COLUMNS)))) as reader:
+    """(position of the first row, `columns` + kept, stage, reason, failed_rules) per row group of a part.
+
+    The rules' verdicts; then, of what they keep, those of decontamination: its part about these records is read.
+    """
+    blamed = _blamed(storage, contaminated) if contaminated else {}
+    with RowReader(storage, path, list(dict.fromkeys((*columns, "record_id", *COLUMNS)))) as reader:
         for positions, table in reader.read(range(reader.num_rows)):
             kept, stage, reason, failed = judge(table, recipe)
+            if blamed:
+                kept, stage, reason = _decontaminated(table["record_id"], kept, stage, reason, blamed)
             judged: dict[str, Any] = {name: table[name] for name in columns}
             judged |= {"kept": kept, "stage": stage, "reason": reason, "failed_rules": failed}
             yield int(positions[0]), pa.table(judged)
 
 
-def _paths(batches: Iterator[pa.RecordBatch]) -> Iterator[str]:
+def _blamed(storage: Storage, path: str) -> dict[str, str]:
+    """record_id -> the benchmark of its first row."""
+    blamed: dict[str, str] = {}
+    with RowReader(storage, path, ["record_id", "benchmark"]) as reader:
+        for _, table in reader.read(range(reader.num_rows)):
+            for record_id, benchmark in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                blamed.setdefault(record_id, benchmark)
+    return blamed
+
+
+def _decontaminated(
+    ids: pa.ChunkedArray, kept: pa.Array, stage: pa.Array, reason: pa.Array, blamed: Mapping[str, str]
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """The three columns with the kept records that are in `blamed` rejected."""
+    found = pc.index_in(ids.combine_chunks(), value_set=pa.array(list(blamed), pa.string()))
+    hit = pc.and_(kept, found.is_valid())
+    names = pa.array(list(blamed.values()), pa.string()).take(found)
+    return (
+        pc.and_not(kept, hit),
+        pc.if_else(hit, pa.scalar("decontaminate"), stage),
+        pc.if_else(hit, names, reason),
+    )
+
+
+def _paths(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str | None]]:
+    """(part, its part of contaminated/ or None)."""
     for batch in batches:
-        yield from batch.column("part").to_pylist()
+        yield from zip(batch.column("part").to_pylist(), batch.column("contaminated").to_pylist(), strict=True)

@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.recipe import Recipe
 
 #: Bump when the stage's output changes for the same input and recipe.
-VERSIONS = {"extract": 3, "measure": 2, "judge": 1, "dedup": 1, "publish": 1}
+VERSIONS = {"extract": 3, "measure": 2, "judge": 1, "decontaminate": 1, "dedup": 1, "publish": 1}
 
 RECIPE_KEYS: dict[str, tuple[str, ...]] = {
     "extract": ("limits", "url", "extract"),
@@ -33,6 +33,7 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
         "quality.score_label",
     ),
     "judge": ("language.allowed", "language.min_score", "language.min_letters", "quality.rules"),
+    "decontaminate": ("decontaminate.ngram",),  # and the benchmarks, by content
     "dedup": ("dedup",),
     "publish": ("publish",),
 }
@@ -41,6 +42,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "extract": ("fastwarc", "resiliparse", "trafilatura", "justext", "lxml", "zlib-ng", "brotli", "zstandard"),
     "measure": ("fasttext-predict", "numpy", "xxhash"),
     "judge": (),
+    "decontaminate": (),
     "dedup": (),
     "publish": ("pyarrow", "tokenizers", "xxhash"),
 }
@@ -65,6 +67,8 @@ def ingredients(stage: str, recipe: Recipe) -> dict[str, str]:
     found |= {name: file_hash(name) for name in _files(stage, recipe)}
     if stage == "extract" and recipe.extract.engine == "gristmill":
         found["the extraction model"] = _extraction_model()
+    if stage == "decontaminate":
+        found |= _benchmarks(recipe)
     return found
 
 
@@ -74,9 +78,17 @@ def part_keys(input_id: str, warc_file: str, recipe: Recipe) -> tuple[str, str]:
     return extract, stage_key("measure", recipe, extract)
 
 
+def contaminated_key(recipe: Recipe, measure_keys: Iterable[str]) -> str:
+    """Of `contaminated/`, made of the inputs with these measure keys."""
+    return stage_key("decontaminate", recipe, sorted(set(measure_keys)))
+
+
 def duplicates_key(recipe: Recipe, measure_keys: Iterable[str]) -> str:
     """Of `duplicates/`, made of the inputs with these measure keys."""
-    return stage_key("dedup", recipe, stage_key("judge", recipe, sorted(set(measure_keys))))
+    judged = stage_key("judge", recipe, sorted(set(measure_keys)))
+    if not recipe.decontaminate.benchmarks:
+        return stage_key("dedup", recipe, judged)
+    return stage_key("dedup", recipe, judged, stage_key("decontaminate", recipe))
 
 
 def verdicts_key(recipe: Recipe, duplicates: str) -> str:
@@ -112,6 +124,30 @@ def version(library: str) -> str:
 def versions() -> dict[str, str]:
     """Versions of the libraries that any stage depends on; in run.json, and compared by the preflight."""
     return {name: version(name) for names in LIBRARIES.values() for name in names}
+
+
+def _benchmarks(recipe: Recipe) -> dict[str, str]:
+    """Each benchmark by what is read of it, and their order; where the files lie does not count."""
+    benchmarks = recipe.decontaminate.benchmarks
+    found = {
+        f"decontaminate.benchmarks.{name}": json.dumps([one.fields, one.labels, list(map(known_hash, one.path))])
+        for name, one in benchmarks.items()
+    }
+    return found | {"decontaminate.benchmarks": json.dumps(list(benchmarks))}
+
+
+def known_hash(path: str) -> str:
+    """`file_hash`, computed once while the file stays as it is: benchmarks may be large."""
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return "absent"
+    return _hash_of(path, stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _hash_of(path: str, size: int, mtime_ns: int) -> str:
+    return file_hash(path)
 
 
 def file_hash(path: str) -> str:

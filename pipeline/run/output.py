@@ -14,6 +14,7 @@ from pipeline import accounts
 from pipeline.datasets import RECORDS, SCHEMA_VERSION
 from pipeline.publish.job import RunInfo, publish
 from pipeline.run import keys
+from pipeline.run.decontaminate import described
 from pipeline.run.documents import documents, kept_documents
 from pipeline.run.progress import say, watch
 from pipeline.run.records import TEXTS
@@ -33,7 +34,7 @@ def shards(run: Run) -> bool:
         return False
     run.begin_changes()
     say("shards: " + ("what they depend on has changed" if manifest else "new"))
-    passed = documents(run.session, storage, recipe, run.parts(), signatures=False)
+    passed = documents(run.session, storage, recipe, run.parts(), run.contaminated(), signatures=False)
     kept = kept_documents(passed, stored_duplicates(run))
     with watch(run.session, "shards"):
         publish(run.session, kept, storage, recipe, RunInfo(key, recipe.digest()))
@@ -97,6 +98,7 @@ def describe_run(run: Run, *, begun: str, finished: str, inputs: list[str], old:
         "timings": {**old.get("timings", {}), **run.timings},
         "versions": {"python": platform.python_version(), "gristmill": _own_version(), **keys.versions()},
         "counts": accounts.counts(run.storage),
+        **({"decontaminate": described(run)} if run.recipe.decontaminate.benchmarks else {}),
         "dedup": run.committed("duplicates").extra["counts"],
     }
 

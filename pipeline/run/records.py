@@ -30,6 +30,9 @@ def _texts_needed(run: Run) -> int:
     verdicts = keys.verdicts_key(recipe, duplicates)
     shards = keys.shards_key(recipe, verdicts)
     wish = TEXTS.index(recipe.keep_text)
+    matched = keys.contaminated_key(recipe, [_keys(planned, recipe)[1] for planned in run.plan.inputs])
+    if recipe.decontaminate.benchmarks and not _is_committed(storage, "contaminated", matched):
+        return TEXTS.index("all")
     if not _is_committed(storage, "duplicates", duplicates):
         return TEXTS.index("all")
     if not (_is_committed(storage, "verdicts", verdicts) and _is_committed(storage, "shards", shards)):

@@ -44,7 +44,7 @@ def duplicates(run: Run) -> bool:
     if manifest is not None and manifest.key == key:
         return False
     run.begin_changes()
-    entered, count = entering(run.session, storage, recipe, parts)
+    entered, count = entering(run.session, storage, recipe, parts, run.contaminated())
     settings = keys.stage_key("dedup", recipe, entered)
     if manifest is not None and manifest.extra["settings"] == settings:
         storage.commit("duplicates", key, manifest.parts, manifest.extra)
@@ -55,7 +55,7 @@ def duplicates(run: Run) -> bool:
     counts: dict[str, Any] = {"entered": count}
     if recipe.dedup.exact or recipe.dedup.near:
         with watch(run.session, "duplicates"):
-            passed = documents(run.session, storage, recipe, parts, signatures=True)
+            passed = documents(run.session, storage, recipe, parts, run.contaminated(), signatures=True)
             found = find_duplicates(passed, recipe.dedup, text_reader(storage))
             written = _write_duplicates(run, found.duplicates, 1 + count // _ROWS_PER_FILE)
             found.release()
@@ -108,7 +108,7 @@ def stored_duplicates(run: Run) -> DataFrame:
 
 
 def verdicts(run: Run) -> bool:
-    """One verdict per record, part by part in the rows' order: the rules', else dedup's, else kept."""
+    """One verdict per record, part by part in the rows' order: the rules', decontamination's, dedup's, else kept."""
     storage, recipe, parts = run.storage, run.recipe, run.parts()
     key = keys.verdicts_key(recipe, run.committed("duplicates").key)
     manifest = storage.read_manifest("verdicts")
@@ -118,20 +118,22 @@ def verdicts(run: Run) -> bool:
     why = keys.changes("judge", recipe, manifest.extra["ingredients"]) if manifest else "new"
     say(f"verdicts: {f'{why} changed' if why and manifest else why or 'the records or duplicates are others'}")
     session = run.session
-    passed = documents(session, storage, recipe, parts, signatures=False).select("record_id", "part", "row")
+    contaminated = run.contaminated()
+    passed = documents(session, storage, recipe, parts, contaminated, signatures=False)
+    passed = passed.select("record_id", "part", "row")
     removed = (
         stored_duplicates(run)
         .join(passed, "record_id")
         .groupBy("part")
         .agg(sql.collect_list(sql.struct("row", "kind")).alias("removed"))
     )
-    tasks = part_rows(session, parts).join(removed, "part", "left")
+    tasks = part_rows(session, parts, contaminated).join(removed, "part", "left")
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.to_pylist():
                 gone = {one["row"]: one["kind"] for one in task["removed"] or ()}
-                part = _write_verdicts(storage, recipe, task["part"], gone)
+                part = _write_verdicts(storage, recipe, task["part"], task["contaminated"], gone)
                 told = {"part": json.dumps(part.to_json()), "records": task["part"]}
                 yield pa.RecordBatch.from_pylist([told], schema=_WRITTEN)
 
@@ -142,13 +144,16 @@ def verdicts(run: Run) -> bool:
         "verdicts", key, [written[part.path] for part in parts], {"ingredients": keys.ingredients("judge", recipe)}
     )
     accounts.check_verdicts(storage)
+    accounts.check_contaminated(storage)
     accounts.check_duplicates(storage)
     return True
 
 
-def _write_verdicts(storage: Storage, recipe: Recipe, path: str, gone: dict[int, str]) -> Part:
+def _write_verdicts(
+    storage: Storage, recipe: Recipe, path: str, contaminated: str | None, gone: dict[int, str]
+) -> Part:
     with PartWriter(storage, "verdicts", stem_of(path), VERDICTS) as writer:
-        for first, table in judged_tables(storage, path, recipe, ["record_id", "url"]):
+        for first, table in judged_tables(storage, path, recipe, ["record_id", "url"], contaminated):
             columns: dict[str, Any] = {name: table[name].combine_chunks() for name in VERDICTS.names}
             here = [row for row in gone if first <= row < first + table.num_rows]
             if here:

@@ -7,14 +7,17 @@ that changes a stage's output needs no bump, since its version is part of the ke
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 import xxhash
 
 from pipeline.datasets import DUPLICATES, RECORDS
+from pipeline.decontaminate import build, overlaps
 from pipeline.run.keys import VERSIONS
 from pipeline.signals import SIGNALS
+from tests.decontaminate import made
 from tests.run import runs
 
 GOLDEN = Path(__file__).with_name("golden.json")
@@ -27,10 +30,21 @@ def outputs(run: Path) -> dict[str, str]:
         "extract": sorted(map(repr, runs.rows(run, "records", extracted))),
         "measure": sorted(map(repr, runs.rows(run, "records", ["record_id", *MEASURED]))),
         "judge": list(map(repr, runs.verdict_rows(run))),
+        "decontaminate": overlapping(run),
         "dedup": sorted(map(repr, runs.rows(run, "duplicates", DUPLICATES.names))),
         "publish": list(map(repr, runs.shard_hashes(run))),
     }
     return {stage: xxhash.xxh3_64_hexdigest("\n".join(lines).encode()) for stage, lines in rows.items()}
+
+
+def overlapping(run: Path) -> list[str]:
+    """No preset names a benchmark: here the sample's own words are one, every seventh text giving an entry."""
+    rows = sorted(runs.rows(run, "records", ["record_id", "text", "edited"]), key=lambda row: row["record_id"])
+    texts = {row["record_id"]: row["edited"] or row["text"] for row in rows if row["text"]}
+    with tempfile.TemporaryDirectory() as folder:
+        entries = [{"text": text[100:400]} for text in list(texts.values())[::7]]
+        index = build(made.settings(made.write(Path(folder) / "own.jsonl", entries), fields=["text"]))
+    return [repr((record_id, *overlaps(text, index))) for record_id, text in texts.items()]
 
 
 @pytest.mark.parametrize("stage", sorted(VERSIONS))
