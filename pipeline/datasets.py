@@ -95,6 +95,9 @@ VERDICTS = pa.schema(
     ]
 )
 
+#: One file per file of `records/` that holds repeated lines, sorted by hash. `first`: see the README.
+LINES = pa.schema([("hash", pa.uint64()), ("documents", pa.int64()), ("first", pa.uint64())])
+
 DUPLICATES = pa.schema(
     [
         ("record_id", pa.string()),

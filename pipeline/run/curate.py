@@ -1,6 +1,6 @@
 """The stages of a run: what is done, what is due and why, and in which order it is committed.
 
-    plan -> records (extract, measure) -> duplicates -> verdicts -> shards -> accounts -> run.json
+    plan -> records (extract, measure) -> lines -> duplicates -> verdicts -> shards -> accounts -> run.json
 
 Each stage reads committed datasets only, so a killed run goes on from the last commit (for records: from the last
 finished input file) and ends as an uninterrupted one would.
@@ -21,7 +21,7 @@ from pipeline.errors import GristmillError
 from pipeline.language import check_allowed
 from pipeline.publish.tokens import open_tokenizer
 from pipeline.recipe import Recipe
-from pipeline.run import keys, output, records, selection
+from pipeline.run import keys, lines, output, records, selection
 from pipeline.run.inputs import Plan, make_plan
 from pipeline.run.progress import say
 from pipeline.storage import Manifest, Part, Storage, open_run
@@ -83,6 +83,7 @@ class Run:
 
 STAGES: tuple[tuple[str, Callable[[Run], bool]], ...] = (
     ("records", records.records),
+    ("lines", lines.lines),
     ("duplicates", selection.duplicates),
     ("verdicts", selection.verdicts),
     ("shards", output.shards),

@@ -18,13 +18,14 @@ from typing import Any
 from pipeline.recipe import Recipe
 
 #: Bump when the stage's output changes for the same input and recipe.
-VERSIONS = {"extract": 2, "measure": 2, "judge": 1, "dedup": 1, "publish": 1}
+VERSIONS = {"extract": 2, "measure": 3, "lines": 1, "judge": 1, "dedup": 1, "publish": 1}
 
 RECIPE_KEYS: dict[str, tuple[str, ...]] = {
     "extract": ("limits", "url", "extract"),
     "measure": (
         "language.model",
-        "edit",
+        "edit.c4",
+        "edit.refinedweb",
         "dedup.shingle",
         "dedup.permutations",
         "dedup.seed",
@@ -32,6 +33,7 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
         "quality.score_model",
         "quality.score_label",
     ),
+    "lines": ("edit.repeated_lines",),
     "judge": ("language.allowed", "language.min_score", "language.min_letters", "quality.rules"),
     "dedup": ("dedup",),
     "publish": ("publish",),
@@ -40,6 +42,7 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "extract": ("fastwarc", "resiliparse", "trafilatura", "justext", "lxml", "zlib-ng", "brotli", "zstandard"),
     "measure": ("fasttext-predict", "numpy", "xxhash"),
+    "lines": ("xxhash",),
     "judge": (),
     "dedup": (),
     "publish": ("pyarrow", "tokenizers", "xxhash"),
@@ -74,9 +77,18 @@ def part_keys(input_id: str, warc_file: str, recipe: Recipe) -> tuple[str, str]:
     return extract, stage_key("measure", recipe, extract)
 
 
+def lines_key(recipe: Recipe, measure_keys: Iterable[str]) -> str | None:
+    """Of `lines/`, counted over the inputs with these measure keys; None where the recipe does not ask for it."""
+    if recipe.edit.repeated_lines is None:
+        return None
+    return stage_key("lines", recipe, sorted(set(measure_keys)))
+
+
 def duplicates_key(recipe: Recipe, measure_keys: Iterable[str]) -> str:
     """Of `duplicates/`, made of the inputs with these measure keys."""
-    return stage_key("dedup", recipe, stage_key("judge", recipe, sorted(set(measure_keys))))
+    lines = lines_key(recipe, measure_keys)
+    counted = () if lines is None else (lines,)
+    return stage_key("dedup", recipe, stage_key("judge", recipe, sorted(set(measure_keys)), *counted))
 
 
 def verdicts_key(recipe: Recipe, duplicates: str) -> str:

@@ -83,6 +83,7 @@ def _without_texts(task: tuple[Part, str], storage: Storage, keep_text: str) -> 
 def describe_run(run: Run, *, begun: str, finished: str, inputs: list[str], old: dict[str, Any]) -> dict[str, Any]:
     """What run.json says of the finished run."""
     shards_manifest = run.committed("shards")
+    lines = run.storage.read_manifest("lines")
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "finished",
@@ -98,6 +99,7 @@ def describe_run(run: Run, *, begun: str, finished: str, inputs: list[str], old:
         "versions": {"python": platform.python_version(), "gristmill": _own_version(), **keys.versions()},
         "counts": accounts.counts(run.storage),
         "dedup": run.committed("duplicates").extra["counts"],
+        **({"repeated_lines": lines.extra["counts"]} if lines else {}),
     }
 
 
