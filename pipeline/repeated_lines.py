@@ -81,6 +81,15 @@ class Cut:
     chars: int
 
 
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A repeated line or sentence of one document, and the hashes of the repeated spans that it lies in."""
+
+    text: str
+    hashes: list[int]
+    removed: bool
+
+
 NOTHING = Table(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
 
 
@@ -141,6 +150,19 @@ def cut(text: str, table: Table, record_id: str, settings: RepeatedLines) -> Cut
     ratio = float(sizes[repeated].sum() / sizes.sum())
     left = _without(text, found, gone) if gone.any() else text
     return Cut(left, ratio, len(text) - len(left))
+
+
+def repeats(text: str, table: Table, record_id: str, settings: RepeatedLines) -> list[Repeat]:
+    """What `cut` sees, for people: the repeated lines or sentences in the text's order."""
+    found = pieces(text, settings)
+    repeated, gone = decide(found, table, record_id, settings)
+    known = np.isin(found.hashes, table.hashes)
+    result = []
+    for i in np.flatnonzero(repeated).tolist():
+        spans = range(max(0, i - found.width + 1), min(i + 1, len(known)))
+        hashes = [int(found.hashes[span]) for span in spans if known[span]]
+        result.append(Repeat(text[found.starts[i] : found.ends[i]], hashes, bool(gone[i])))
+    return result
 
 
 def _sentences(line: str) -> list[tuple[int, int]]:

@@ -92,9 +92,7 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("refinedweb_ellipsis_lines_frac", "float", "text", "lines that end in an ellipsis"),
     Signal("refinedweb_non_alpha_words_frac", "float", "text", "words without a letter / words"),
     Signal("refinedweb_stop_words", "int", "text", "stop words of the document's language; null without a list"),
-    Signal(
-        "refinedweb_removed_words_frac", "float", "edited", "words that line edits removed; null without line edits"
-    ),
+    Signal("refinedweb_removed_words_frac", "float", "edited", "words that its line rules removed; null without them"),
     # Lines of other documents: null unless the recipe has edit.repeated_lines
     Signal(
         "repeated_line_ratio", "float", "edited", "characters in lines that many documents hold / characters in lines"

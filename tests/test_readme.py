@@ -22,7 +22,14 @@ PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text("utf-8")
 
 #: What the README calls the work that a changed key of a stage causes.
-REDOES = {"extract": "read", "measure": "measure", "judge": "judge", "dedup": "dedup", "publish": "publish"}
+REDOES = {
+    "extract": "read",
+    "measure": "measure",
+    "lines": "lines",
+    "judge": "judge",
+    "dedup": "dedup",
+    "publish": "publish",
+}
 #: Keys that no stage's key lists under this name.
 OTHER_KEYS = {"input.crawl": "read", "keep_text": "†"}
 
@@ -148,6 +155,7 @@ def test_reasons_in_order() -> None:
         ("inputs", datasets.INPUTS.names),
         ("records", [name for name in datasets.RECORDS.names if name not in SIGNAL_NAMES]),
         ("verdicts", datasets.VERDICTS.names),
+        ("lines", datasets.LINES.names),
         ("duplicates", datasets.DUPLICATES.names),
         ("shards", datasets.shards_schema(n_tokens=True, tokens=True).names),
     ],

@@ -33,7 +33,7 @@ def outputs(run: Path) -> dict[str, str]:
     return {stage: xxhash.xxh3_64_hexdigest("\n".join(lines).encode()) for stage, lines in rows.items()}
 
 
-@pytest.mark.parametrize("stage", sorted(VERSIONS))
+@pytest.mark.parametrize("stage", sorted(VERSIONS.keys() - {"lines"}))  # off in fineweb: see test_lines.py
 def test_output_changes_only_with_the_version(stage: str, finished: Path) -> None:
     golden = json.loads(GOLDEN.read_text())
     now = {"version": VERSIONS[stage], "hash": outputs(finished)[stage]}
