@@ -11,7 +11,7 @@ names and counts reaches the driver.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.datasets import LINES
 from pipeline.quality.edits import edit
-from pipeline.recipe import Recipe
+from pipeline.recipe import Edit, Recipe
 from pipeline.repeated_lines import Hashes, Table, pieces, rank
 from pipeline.run.documents import part_rows
 from pipeline.spark import map_in_arrow
@@ -114,16 +114,26 @@ class Entries:
 
 def count_part(storage: Storage, path: str, recipe: Recipe) -> tuple[int, Entries]:
     """(documents with a text, their lines) of a part. Rejected ones count: what is repeated depends on no threshold."""
-    settings = recipe.edit.repeated_lines
+
+    def texts() -> Iterator[tuple[str, str]]:
+        with RowReader(storage, path, ["record_id", "text"]) as reader:
+            for _, table in reader.read(range(reader.num_rows)):
+                for record_id, text in zip(table["record_id"].to_pylist(), table["text"].to_pylist(), strict=True):
+                    if text is not None:
+                        yield record_id, text
+
+    return count_texts(texts(), recipe.edit)
+
+
+def count_texts(texts: Iterable[tuple[str, str]], edits: Edit) -> tuple[int, Entries]:
+    """(how many, their lines) of pairs of record_id and text."""
+    settings = edits.repeated_lines
     assert settings is not None
     hashes: list[Hashes] = []
     ranks: list[int] = []
-    with RowReader(storage, path, ["record_id", "text"]) as reader:
-        for _, table in reader.read(range(reader.num_rows)):
-            for record_id, text in zip(table["record_id"].to_pylist(), table["text"].to_pylist(), strict=True):
-                if text is not None:
-                    hashes.append(np.unique(pieces(edit(text, recipe.edit), settings).hashes))
-                    ranks.append(rank(record_id))
+    for record_id, text in texts:
+        hashes.append(np.unique(pieces(edit(text, edits), settings).hashes))
+        ranks.append(rank(record_id))
     lengths = np.array([len(one) for one in hashes], np.int64)
     ids = np.repeat(np.array(ranks, np.uint64), lengths)
     flat = np.concatenate([np.zeros(0, np.uint64), *hashes])
