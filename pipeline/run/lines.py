@@ -31,6 +31,9 @@ from pipeline.storage import Part, PartWriter, RowReader, Storage, stem_of
 if TYPE_CHECKING:
     from pipeline.run.curate import Run
 
+#: (input_id, stretch, stretches) of a part: which piece of which file it holds.
+Place = tuple[str, int, int]
+
 _SIGNALS = ("repeated_line_ratio", "repeated_line_chars")
 
 
@@ -39,17 +42,19 @@ def lines(run: Run) -> bool:
     storage, recipe = run.storage, run.recipe
     key = keys.lines_key(recipe, run.measure_keys())
     manifest = storage.read_manifest("lines")
-    counted = manifest is not None and manifest.key == key
+    cuts = keys.digest(sorted(_place(part) for part in run.parts()))  # files of lines/ are by part, parts by the cuts
+    counted = manifest is not None and (manifest.key, manifest.extra["cuts"]) == (key, cuts)
     if key is None and manifest is None and all("lines" not in part.meta for part in run.parts()):
         return False
-    files = {(part.meta["input_id"], part.meta["stretch"]): part for part in manifest.parts} if manifest else {}
+    files = {_place(part): part for part in manifest.parts} if manifest else {}
     extra = manifest.extra if manifest else {}
     if key is not None and not counted:
         run.begin_changes()
         files, extra = _count(run, extra)
+        extra["cuts"] = cuts
     due = []
     for part in run.parts():
-        file = files.get((part.meta["input_id"], part.meta["stretch"])) if key is not None else None
+        file = files.get(_place(part)) if key is not None else None
         state = None if key is None else file.meta["state"] if file else NO_LINES
         if part.meta.get("lines") != state:
             due.append(PartDue(part, file, state))
@@ -66,7 +71,11 @@ def lines(run: Run) -> bool:
     return True
 
 
-def _count(run: Run, old: dict[str, Any]) -> tuple[dict[tuple[str, int], Part], dict[str, Any]]:
+def _place(part: Part) -> Place:
+    return part.meta["input_id"], part.meta["stretch"], part.meta["stretches"]
+
+
+def _count(run: Run, old: dict[str, Any]) -> tuple[dict[Place, Part], dict[str, Any]]:
     """(place of a part -> its file of `lines/`, what the manifest says of all of them)."""
     storage, recipe, parts = run.storage, run.recipe, run.parts()
     changed = keys.changes("lines", recipe, old.get("ingredients"))
@@ -79,8 +88,8 @@ def _count(run: Run, old: dict[str, Any]) -> tuple[dict[tuple[str, int], Part], 
     for part in parts:
         file = found.parts.get(part.path)
         if file is not None:
-            place = {name: part.meta[name] for name in ("input_id", "stretch")}
-            files[place["input_id"], place["stretch"]] = replace(file, meta={**file.meta, **place})
+            place = dict(zip(("input_id", "stretch", "stretches"), _place(part), strict=True))
+            files[_place(part)] = replace(file, meta={**file.meta, **place})
     return files, {"ingredients": keys.ingredients("lines", recipe), "counts": found.counts}
 
 

@@ -77,7 +77,7 @@ def write(storage: Storage, parts: list[dict[str, str]]) -> list[Part]:
     return written
 
 
-@pytest.mark.parametrize("bucket_bytes", [1 << 40, 500])
+@pytest.mark.parametrize("bucket_bytes", [1 << 40, 20_000])
 def test_counted_by_spark(
     bucket_bytes: int, spark: SparkSession, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
