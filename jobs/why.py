@@ -15,9 +15,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from pipeline.quality.edits import edit
     from pipeline.report import reading, trace
 
-    found = trace.trace(reading.open_finished(args.dir), args.record)
+    found = trace.trace(reading.open_finished(args.dir), args.record, edit)
     if args.json:
         print(json.dumps([one.as_json() for one in found], ensure_ascii=False, indent=2))
         return 0

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import xxhash
 
-from pipeline import shingles
+from pipeline import repeated_lines, shingles
 from pipeline.crawl import urls
 from pipeline.crawl.decode import Page, PageRejected, decode
 from pipeline.crawl.warc import Gap, Record
@@ -115,17 +115,26 @@ def _place(event: Record | Gap, source: Source) -> Row:
     }
 
 
-def measure(row: Row, tools: Tools) -> Row:
-    """Add to a row that holds `text` all that is measured on it. A function of (text, recipe) alone."""
+def measure(row: Row, tools: Tools, repeated: repeated_lines.Table = repeated_lines.NOTHING) -> Row:
+    """Add to a row that holds `text` all that is measured on it.
+
+    A function of (text, recipe) and, where the recipe asks, of which of its lines stand in `repeated`: nobody knows
+    before all files are read, so rows that hold some are measured once more (pipeline/run/lines.py).
+    """
     text: str = row["text"]
     recipe = tools.recipe
     stage = "language"
     try:
         row["lang"], row["lang_score"] = tools.identifier.identify(text)
         stage = "quality"
-        edited = edit(text, recipe.edit)
+        ruled = edited = edit(text, recipe.edit)
+        lines: Row = {"repeated_line_ratio": None, "repeated_line_chars": None}
+        if recipe.edit.repeated_lines is not None:
+            cut = repeated_lines.cut(ruled, repeated, row.get("record_id") or "", recipe.edit.repeated_lines)
+            edited = cut.text
+            lines = {"repeated_line_ratio": cut.ratio, "repeated_line_chars": cut.chars}
         row["edited"] = None if edited == text else edited
-        measured = signals(text, edited, row["lang"], recipe.edit)
+        measured = signals(text, edited, row["lang"], recipe.edit, ruled=ruled) | lines
         measured["quality_score"] = tools.scorer(edited, measured)
         row.update(measured)
         stage = "dedup"

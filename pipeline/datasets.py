@@ -95,6 +95,9 @@ VERDICTS = pa.schema(
     ]
 )
 
+#: One file per file of `records/` that holds repeated lines, sorted by hash. `first`: see the README.
+LINES = pa.schema([("hash", pa.uint64()), ("documents", pa.int64()), ("first", pa.uint64())])
+
 #: One row per record and benchmark; a record's first row is the one that rejects it, if nothing before it does.
 CONTAMINATED = pa.schema(
     [

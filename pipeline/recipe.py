@@ -119,13 +119,24 @@ class RefinedWebLines(Section):
     max_newlines: int = Field(2, ge=1)
 
 
+class RepeatedLines(Section):
+    """Lines that several documents of the run hold; pipeline/repeated_lines.py."""
+
+    unit: Literal["line", "sentences"] = "line"  #: whole lines, or spans of three sentences
+    min_documents: int = Field(2, ge=2)  #: so many documents make a line a repeated one
+    remove: bool = True  #: take repeated lines out; else only count them (`repeated_line_ratio`)
+    keep_first: bool = True  #: leave one copy, in the document with the smallest record_id (C4); else none (CCNet)
+    normalise: Literal["c4", "ccnet"] = "c4"  #: lower case, stripped; `ccnet`: digits as 0, without punctuation too
+
+
 class Edit(Section):
     """Line edits, in this order; an absent one is off."""
 
     c4: C4Lines | None = None
     refinedweb: RefinedWebLines | None = None
+    repeated_lines: RepeatedLines | None = None
 
-    @field_validator("c4", "refinedweb", mode="before")
+    @field_validator("c4", "refinedweb", "repeated_lines", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:
         return None if value in ("off", False) else value

@@ -92,9 +92,12 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("refinedweb_ellipsis_lines_frac", "float", "text", "lines that end in an ellipsis"),
     Signal("refinedweb_non_alpha_words_frac", "float", "text", "words without a letter / words"),
     Signal("refinedweb_stop_words", "int", "text", "stop words of the document's language; null without a list"),
+    Signal("refinedweb_removed_words_frac", "float", "edited", "words that its line rules removed; null without them"),
+    # Lines of other documents: null unless the recipe has edit.repeated_lines
     Signal(
-        "refinedweb_removed_words_frac", "float", "edited", "words that line edits removed; null without line edits"
+        "repeated_line_ratio", "float", "edited", "characters in lines that many documents hold / characters in lines"
     ),
+    Signal("repeated_line_chars", "int", "edited", "characters that the removal of repeated lines took"),
     Signal("quality_score", "float", "edited", "0 to 1, see pipeline/quality/score.py"),
 )
 
@@ -116,6 +119,7 @@ RULES: tuple[Rule, ...] = (
         if s.name.startswith(("gopher_rep_", "c4_", "fineweb_", "refinedweb_")) and s.name != "fineweb_lines"
     ),
     Rule("fineweb_empty", "fineweb_lines", "no line that is not blank"),
+    Rule("repeated_line_ratio", "repeated_line_ratio", "too much of it stands in other documents"),
     Rule("quality_score", "quality_score", "the document's quality score"),
 )
 

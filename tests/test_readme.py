@@ -25,6 +25,7 @@ README = (PROJECT / "README.md").read_text("utf-8")
 REDOES = {
     "extract": "read",
     "measure": "measure",
+    "lines": "lines",
     "judge": "judge",
     "decontaminate": "match",
     "dedup": "dedup",
@@ -160,6 +161,7 @@ def test_reasons_in_order() -> None:
         ("inputs", datasets.INPUTS.names),
         ("records", [name for name in datasets.RECORDS.names if name not in SIGNAL_NAMES]),
         ("verdicts", datasets.VERDICTS.names),
+        ("lines", datasets.LINES.names),
         ("contaminated", datasets.CONTAMINATED.names),
         ("duplicates", datasets.DUPLICATES.names),
         ("shards", datasets.shards_schema(n_tokens=True, tokens=True).names),

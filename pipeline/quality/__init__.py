@@ -10,11 +10,14 @@ from pipeline.text import measure
 _NO_EDITS = Edit()
 
 
-def signals(text: str, edited: str, lang: str | None, edits: Edit = _NO_EDITS) -> dict[str, float | int | None]:
-    """Every signal of pipeline/signals.py but `quality_score` and those of the page, of one document.
+def signals(
+    text: str, edited: str, lang: str | None, edits: Edit = _NO_EDITS, *, ruled: str | None = None
+) -> dict[str, float | int | None]:
+    """Every signal of pipeline/signals.py but `quality_score`, those of the page and those of repeated lines.
 
-    `text` is what extraction gave, `edited` what `edits.edit` left of it (an equal string where nothing was removed),
-    `edits` the recipe's, which say what a surviving line is. Values are finite numbers or null. Linear time.
+    `text` is what extraction gave, `ruled` what `edits.edit` left of it, `edited` what then stayed of repeated lines
+    (equal strings where nothing was removed; `ruled` None: as `edited`), `edits` the recipe's, which say what a
+    surviving line is. Values are finite numbers or null. Linear time.
     """
     lang = lang or ""
     listed = stop_words(lang)
@@ -24,6 +27,9 @@ def signals(text: str, edited: str, lang: str | None, edits: Edit = _NO_EDITS) -
     if edited != text:
         left = measure(edited)
         found_left = gopher.count_stop_words(left, lang, listed)
+    left_by_rules = left
+    if edits.refinedweb is not None and ruled is not None and ruled != edited:
+        left_by_rules = measure(ruled)
     return {
         **shape.signals(left, found_left),
         "mojibake_score": mojibake.score(units),
@@ -32,5 +38,5 @@ def signals(text: str, edited: str, lang: str | None, edits: Edit = _NO_EDITS) -
         **gopher_repetition.signals(units),
         **c4.signals(text, left, lang, edits.c4),
         **fineweb.signals(left),
-        **refinedweb.signals(units, left, found, edits.refinedweb),
+        **refinedweb.signals(units, left_by_rules, found, edits.refinedweb),
     }

@@ -1,4 +1,6 @@
-"""Line edits: what is taken out of a text before it is published. Order: C4, then RefinedWeb."""
+"""Line edits: what is taken out of a text before it is published. Order: C4, then RefinedWeb.
+
+Repeated lines go after these, once it is known which are repeated: pipeline/repeated_lines.py."""
 
 from __future__ import annotations
 

@@ -113,16 +113,16 @@ def non_alpha_words_frac(units: Units) -> float | None:
     return ratio(n - units.count(tk.N_ALPHA_CHUNKS), n)
 
 
-def removed_words_frac(text: str, edited: Units, settings: RefinedWebLines | None) -> float | None:
-    """Words lost from prepared text to line edits / words of prepared text; null where no such edits are in force."""
+def removed_words_frac(text: str, ruled: Units, settings: RefinedWebLines | None) -> float | None:
+    """Words lost from prepared text to line rules / words of prepared text; null where no such rules are in force."""
     if settings is None:
         return None
     before = count_words(prepare(text, settings))
-    return ratio(max(before - edited.n_words, 0), before)
+    return ratio(max(before - ruled.n_words, 0), before)
 
 
 def signals(
-    units: Units, edited: Units, stop_words: tuple[int, int] | None, settings: RefinedWebLines | None
+    units: Units, ruled: Units, stop_words: tuple[int, int] | None, settings: RefinedWebLines | None
 ) -> dict[str, Any]:
     return {
         "refinedweb_words": words(units),
@@ -132,5 +132,5 @@ def signals(
         "refinedweb_ellipsis_lines_frac": ellipsis_lines_frac(units),
         "refinedweb_non_alpha_words_frac": non_alpha_words_frac(units),
         "refinedweb_stop_words": None if stop_words is None else stop_words[1],
-        "refinedweb_removed_words_frac": removed_words_frac(units.text, edited, settings),
+        "refinedweb_removed_words_frac": removed_words_frac(units.text, ruled, settings),
     }

@@ -37,6 +37,7 @@ def find_all(run: Run, survey: Survey, inputs: Inputs, duplicates: Duplicates) -
         *_errors(survey),
         *_rules(survey),
         *_pages(survey),
+        *_repeated_lines(run, survey),
         *_benchmarks(run),
         *_dedup(run, survey, duplicates),
         *(Finding("note", numbers.printable(str(text))) for text in run.document.get("warnings") or ()),
@@ -140,6 +141,18 @@ def _pages(survey: Survey) -> Iterator[Finding]:
         if found:
             share = numbers.share(found, survey.with_text)
             yield Finding("alert" if kept else "note", f"{found:,} documents ({share}; {kept:,} kept) {what}")
+
+
+def _repeated_lines(run: Run, survey: Survey) -> Iterator[Finding]:
+    if run.recipe.edit.repeated_lines is None:
+        return
+    (hold, lost), (taken, before) = survey.repeated_lines, survey.repeated_chars
+    share = numbers.share(hold, survey.with_text)
+    held = f"{hold:,} of {survey.with_text:,} documents ({share}) hold lines that other documents hold"
+    if lost:
+        gone = numbers.share(taken, before)
+        held += f"; {lost:,} lost some, {taken:,} characters in all ({gone} of all text)"
+    yield Finding("note", held)
 
 
 def _benchmarks(run: Run) -> Iterator[Finding]:

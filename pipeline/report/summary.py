@@ -135,6 +135,14 @@ def as_json(summary: Summary) -> dict[str, Any]:
             "gaps": summary.inputs.gaps,
             "gap_bytes": summary.inputs.gap_bytes,
         },
+        "repeated_lines": {
+            "documents": survey.repeated_lines[0],
+            "documents_shortened": survey.repeated_lines[1],
+            "characters_removed": survey.repeated_chars[0],
+            "characters_before": survey.repeated_chars[1],
+        }
+        if summary.run.recipe.edit.repeated_lines
+        else None,
         "findings": findings.as_json(summary.findings),
     }
 

@@ -76,6 +76,8 @@ class Survey:
     low_visible: list[int] = field(default_factory=lambda: [0, 0])  #: documents, and kept ones
     high_mojibake: list[int] = field(default_factory=lambda: [0, 0])
     with_text: int = 0
+    repeated_lines: list[int] = field(default_factory=lambda: [0, 0])  #: documents that hold some, that lost some
+    repeated_chars: list[int] = field(default_factory=lambda: [0, 0])  #: characters removed, characters before
     samples: Sample = field(default_factory=lambda: Sample(SAMPLES))
     signal_sample: pa.Table | None = None
 
@@ -165,8 +167,20 @@ def _count(survey: Survey, records: pa.RecordBatch, verdicts: pa.RecordBatch, pa
         odd = np.asarray(pc.fill_null(bad, False))
         flagged[0] += int(odd.sum())
         flagged[1] += int((odd & (stages == KEPT)).sum())
+    for i, number in enumerate(_repeated(records)):
+        survey.repeated_lines[i] += number
+    taken = _integers(records["repeated_line_chars"])
+    survey.repeated_chars[0] += int(taken.sum())
+    survey.repeated_chars[1] += int((taken + chars).sum())
     _count_rules(survey, records, verdicts, stages)
     _sample_signals(survey, records, stages)
+
+
+def _repeated(records: pa.RecordBatch) -> tuple[int, int]:
+    """Records with lines of other documents, and those from which some were removed."""
+    hold = pc.sum(pc.greater(records["repeated_line_ratio"], 0)).as_py() or 0
+    lost = pc.sum(pc.greater(records["repeated_line_chars"], 0)).as_py() or 0
+    return hold, lost
 
 
 def _count_reasons(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from pipeline.errors import GristmillError
-from pipeline.report import clusters, contamination, numbers
+from pipeline.recipe import Edit
+from pipeline.report import clusters, contamination, lines, numbers
 from pipeline.report.checks import Check, check_all
 from pipeline.report.numbers import printable
 from pipeline.report.reading import Run
@@ -33,7 +35,8 @@ class Trace:
 
     `contaminated`: its rows in `contaminated/`; `ngram`: the words that one match takes. `removed_for`: its row in
     `duplicates/` with `kept_url`, if it was removed there. `favoured`: the first of the `favoured_count` removed for
-    its sake, with `url`. `shard`: {path, row}, if it is published.
+    its sake, with `url`. `shard`: {path, row}, if it is published. `lines`: those that
+    other documents of the run hold, where the recipe asks and the text is stored.
     """
 
     record: dict[str, Any]
@@ -45,6 +48,7 @@ class Trace:
     favoured: list[dict[str, Any]]
     favoured_count: int
     shard: dict[str, Any] | None
+    lines: list[lines.RepeatedLine]
 
     def as_json(self) -> dict[str, Any]:
         facts = {name: value for name, value in self.record.items() if name not in _SIGNAL_NAMES}
@@ -58,6 +62,7 @@ class Trace:
             "kept_instead_of": self.favoured,
             "kept_instead_of_count": self.favoured_count,
             "shard": self.shard,
+            "repeated_lines": [line.as_json() for line in self.lines],
         }
 
 
@@ -65,7 +70,11 @@ _SIGNAL_NAMES = tuple(s.name for s in SIGNALS)
 _COLUMNS_LEFT_OUT = ("signature",)
 
 
-def trace(run: Run, wanted: str) -> list[Trace]:
+#: (text, the recipe's edits) -> what the line rules leave: pipeline.quality.edits.edit
+LineRules: TypeAlias = Callable[[str, Edit], str]
+
+
+def trace(run: Run, wanted: str, edit: LineRules) -> list[Trace]:
     """The records with this id or address, in crawl order (a URL may have several captures).
 
     Raises GristmillError, with the nearest address where one is near, if there is none.
@@ -78,10 +87,10 @@ def trace(run: Run, wanted: str) -> list[Trace]:
         places = find_values(run, "url", {wanted})
         if not places:
             raise GristmillError(f"no record of this run has the address {printable(wanted)}{_hint(run, wanted)}")
-    return [_trace(run, record_id, place) for record_id, place in sorted(places.items(), key=lambda i: i[1])]
+    return [_trace(run, record_id, place, edit) for record_id, place in sorted(places.items(), key=lambda i: i[1])]
 
 
-def _trace(run: Run, record_id: str, place: Place) -> Trace:
+def _trace(run: Run, record_id: str, place: Place, edit: LineRules) -> Trace:
     here = {record_id: place}
     record = fetch(run, here)[record_id]
     for name in _COLUMNS_LEFT_OUT:
@@ -108,6 +117,7 @@ def _trace(run: Run, record_id: str, place: Place) -> Trace:
         favoured=[{**row, "url": urls.get(row["record_id"], {}).get("url")} for row in favoured],
         favoured_count=count,
         shard=_shard(run, record_id, record.get("lang")) if verdict["kept"] else None,
+        lines=lines.of_record(run, record_id, place, edit(record["text"], run.recipe.edit)) if record["text"] else [],
     )
 
 
@@ -184,6 +194,8 @@ def as_text(one: Trace) -> str:
         blocks.append(numbers.table(rows, "<<><") + (f"\n… and {more:,} more" if more > 0 else ""))
     if one.shard:
         blocks.append(f"published in {one.shard['path']}, row {one.shard['row']:,}")
+    if one.lines:
+        blocks.append(lines.as_text(one.lines))
     if one.checks:
         rows = [["rule", "signal", "value", "keeps", "result", "margin"]]
         for check in one.checks:

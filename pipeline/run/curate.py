@@ -1,6 +1,7 @@
 """The stages of a run: what is done, what is due and why, and in which order it is committed.
 
-    plan -> records (extract, measure) -> contaminated -> duplicates -> verdicts -> shards -> accounts -> run.json
+    plan -> records (extract, measure) -> lines -> contaminated -> duplicates -> verdicts -> shards -> accounts
+    -> run.json
 
 Each stage reads committed datasets only, so a killed run goes on from the last commit (for records: from the last
 finished input file) and ends as an uninterrupted one would.
@@ -22,7 +23,7 @@ from pipeline.errors import GristmillError
 from pipeline.language import check_allowed
 from pipeline.publish.tokens import open_tokenizer
 from pipeline.recipe import Recipe
-from pipeline.run import decontaminate, keys, output, records, selection
+from pipeline.run import decontaminate, keys, lines, output, records, selection
 from pipeline.run.inputs import Plan, make_plan
 from pipeline.run.progress import say
 from pipeline.storage import Manifest, Part, Storage, open_run
@@ -88,6 +89,7 @@ class Run:
 
 STAGES: tuple[tuple[str, Callable[[Run], bool]], ...] = (
     ("records", records.records),
+    ("lines", lines.lines),
     ("contaminated", decontaminate.contaminated),
     ("duplicates", selection.duplicates),
     ("verdicts", selection.verdicts),

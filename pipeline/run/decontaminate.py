@@ -103,7 +103,8 @@ def described(run: Run) -> dict[str, dict[str, int]]:
 def _meta(part: Part, recipe: Recipe) -> dict[str, Any]:
     """Of the part of `contaminated/` that is about this part of `records/`."""
     held = {name: part.meta[name] for name in ("input_id", "stretch", "stretches")}
-    return held | {"key": keys.stage_key("decontaminate", recipe, part.meta["measure_key"])}
+    texts = (part.meta["measure_key"], part.meta.get("lines"))
+    return held | {"key": keys.stage_key("decontaminate", recipe, texts)}
 
 
 def _own(part: Part) -> dict[str, Any]:

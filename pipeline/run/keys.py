@@ -18,13 +18,22 @@ from typing import Any
 from pipeline.recipe import Recipe
 
 #: Bump when the stage's output changes for the same input and recipe.
-VERSIONS = {"extract": 3, "measure": 2, "judge": 1, "decontaminate": 1, "dedup": 1, "publish": 1}
+VERSIONS = {
+    "extract": 3,
+    "measure": 3,
+    "lines": 1,
+    "judge": 1,
+    "decontaminate": 1,
+    "dedup": 1,
+    "publish": 1,
+}
 
 RECIPE_KEYS: dict[str, tuple[str, ...]] = {
     "extract": ("limits", "url", "extract"),
     "measure": (
         "language.model",
-        "edit",
+        "edit.c4",
+        "edit.refinedweb",
         "dedup.shingle",
         "dedup.permutations",
         "dedup.seed",
@@ -32,6 +41,7 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
         "quality.score_model",
         "quality.score_label",
     ),
+    "lines": ("edit.repeated_lines",),
     "judge": ("language.allowed", "language.min_score", "language.min_letters", "quality.rules"),
     "decontaminate": ("decontaminate.ngram",),  # and the benchmarks, by content
     "dedup": ("dedup",),
@@ -41,6 +51,7 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "extract": ("fastwarc", "resiliparse", "trafilatura", "justext", "lxml", "zlib-ng", "brotli", "zstandard"),
     "measure": ("fasttext-predict", "numpy", "xxhash"),
+    "lines": ("xxhash",),
     "judge": (),
     "decontaminate": (),
     "dedup": (),
@@ -78,14 +89,28 @@ def part_keys(input_id: str, warc_file: str, recipe: Recipe) -> tuple[str, str]:
     return extract, stage_key("measure", recipe, extract)
 
 
+def lines_key(recipe: Recipe, measure_keys: Iterable[str]) -> str | None:
+    """Of `lines/`, counted over the inputs with these measure keys; None where the recipe does not ask for it."""
+    if recipe.edit.repeated_lines is None:
+        return None
+    return stage_key("lines", recipe, sorted(set(measure_keys)))
+
+
 def contaminated_key(recipe: Recipe, measure_keys: Iterable[str]) -> str:
     """Of `contaminated/`, made of the inputs with these measure keys."""
-    return stage_key("decontaminate", recipe, sorted(set(measure_keys)))
+    return stage_key("decontaminate", recipe, _texts(recipe, measure_keys))
+
+
+def _texts(recipe: Recipe, measure_keys: Iterable[str]) -> list[str]:
+    """What the texts that are compared and kept depend on."""
+    measured = sorted(set(measure_keys))
+    lines = lines_key(recipe, measured)
+    return measured if lines is None else [*measured, lines]
 
 
 def duplicates_key(recipe: Recipe, measure_keys: Iterable[str]) -> str:
     """Of `duplicates/`, made of the inputs with these measure keys."""
-    judged = stage_key("judge", recipe, sorted(set(measure_keys)))
+    judged = stage_key("judge", recipe, _texts(recipe, measure_keys))
     if not recipe.decontaminate.benchmarks:
         return stage_key("dedup", recipe, judged)
     return stage_key("dedup", recipe, judged, stage_key("decontaminate", recipe))

@@ -84,6 +84,7 @@ def _without_texts(task: tuple[Part, str], storage: Storage, keep_text: str) -> 
 def describe_run(run: Run, *, begun: str, finished: str, inputs: list[str], old: dict[str, Any]) -> dict[str, Any]:
     """What run.json says of the finished run."""
     shards_manifest = run.committed("shards")
+    lines = run.storage.read_manifest("lines")
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "finished",
@@ -100,6 +101,7 @@ def describe_run(run: Run, *, begun: str, finished: str, inputs: list[str], old:
         "counts": accounts.counts(run.storage),
         **({"decontaminate": described(run)} if run.recipe.decontaminate.benchmarks else {}),
         "dedup": run.committed("duplicates").extra["counts"],
+        **({"repeated_lines": lines.extra["counts"]} if lines else {}),
     }
 
 

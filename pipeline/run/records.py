@@ -26,11 +26,15 @@ TEXTS = ("none", "kept", "all")  #: which texts a part of `records/` holds, leas
 def _texts_needed(run: Run) -> int:
     """Which texts (an index into TEXTS) the parts must hold, for what is due after them and for the recipe's wish."""
     recipe, storage = run.recipe, run.storage
-    duplicates = keys.duplicates_key(recipe, [_keys(planned, recipe)[1] for planned in run.plan.inputs])
+    measured = [_keys(planned, recipe)[1] for planned in run.plan.inputs]
+    duplicates = keys.duplicates_key(recipe, measured)
     verdicts = keys.verdicts_key(recipe, duplicates)
     shards = keys.shards_key(recipe, verdicts)
     wish = TEXTS.index(recipe.keep_text)
-    matched = keys.contaminated_key(recipe, [_keys(planned, recipe)[1] for planned in run.plan.inputs])
+    lines = storage.read_manifest("lines")
+    if (lines.key if lines else None) != keys.lines_key(recipe, measured):
+        return TEXTS.index("all")
+    matched = keys.contaminated_key(recipe, measured)
     if recipe.decontaminate.benchmarks and not _is_committed(storage, "contaminated", matched):
         return TEXTS.index("all")
     if not _is_committed(storage, "duplicates", duplicates):
@@ -141,7 +145,7 @@ def _usable(parts: list[Part], planned: PlannedInput, recipe: Recipe, texts: int
 
 def _complete(parts: list[Part]) -> list[Part]:
     """The parts, one per stretch, if no stretch is missing; else none."""
-    one_each = {part.meta["stretch"]: part for part in sorted(parts, key=lambda part: part.path)}
+    one_each = {part.meta["stretch"]: part for part in parts}  # of two, what an interrupted run made of the other
     whole = bool(one_each) and len(one_each) == next(iter(one_each.values())).meta["stretches"]
     return [one_each[index] for index in sorted(one_each)] if whole else []
 

@@ -25,6 +25,10 @@ READER_BOOKS = ("records_by_type", "skipped_by_type", "gaps", "bytes_covered", "
 _FLUSH_ROWS = 256
 _FLUSH_CHARS = 4 << 20
 
+#: A part's `lines` where none of its lines is known to be repeated; else the `state` of its file of `lines/`; absent
+#: where the recipe does not ask.
+NO_LINES = "none"
+
 #: ordinal of an event, and where a reader can start to come to it again: offset and ordinal of the first event there
 Key = tuple[int, int, int]
 
@@ -64,7 +68,7 @@ class Failed:
 
 def make_part(task: PartTask, recipe: Recipe, storage: Storage) -> Part | Failed:
     """Write the task's part and its receipt."""
-    tools = _tools(recipe.model_dump_json())
+    tools = tools_of(recipe)
     books: dict[str, Any] = dict(task.books)
     rows = _measured_again(task, storage, tools) if task.measure_from else _annotated(task, tools, books)
     try:
@@ -79,6 +83,8 @@ def make_part(task: PartTask, recipe: Recipe, storage: Storage) -> Part | Failed
                 measure_key=task.measure_key,
                 texts="all",
             )
+            if recipe.edit.repeated_lines is not None:
+                books["lines"] = NO_LINES
             part = writer.close(books)
     except (OSError, SourceError) as error:
         return _failed(task.source.uri, error)
@@ -129,7 +135,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
     unsound = 0
     rows: list[Row] = []  # gaps wait for the first sign of a crawl file: a file that is none has no records
     at, ordinal = stretch.start_offset, stretch.start_ordinal
-    for outcome in _watched(open_items, handle, note, tools):
+    for outcome in watched(open_items, handle, note, tools):
         seen: _Seen = outcome.value
         if outcome.key[:2] != (ordinal, at):
             raise SourceError(f"{planned.uri}: the reader skipped from record {ordinal} to {outcome.key[0]}")
@@ -144,7 +150,7 @@ def _annotated(task: PartTask, tools: Tools, books: dict[str, Any]) -> Iterator[
             unsound += not seen.sound
         if seen.row is None:
             continue
-        rows.append(_with_verdict(seen.row, outcome))
+        rows.append(with_verdict(seen.row, outcome))
         if by_type or skipped or seen.row["reason"] != "damaged":
             yield from rows
             rows.clear()
@@ -182,16 +188,17 @@ def _measured_again(task: PartTask, storage: Storage, tools: Tools) -> Iterator[
     def handle(row: Row) -> Row:
         return row if row["text"] is None else measure(clear_measured(row), tools)
 
-    for outcome in _watched(open_items, handle, clear_measured, tools):
-        yield _with_verdict(outcome.value, outcome)
+    for outcome in watched(open_items, handle, clear_measured, tools):
+        yield with_verdict(outcome.value, outcome)
 
 
-def _watched(open_items: Any, handle: Any, note: Any, tools: Tools) -> Iterator[Outcome[Any]]:
+def watched(open_items: Any, handle: Any, note: Any, tools: Tools) -> Iterator[Outcome[Any]]:
+    """`supervised` under the recipe's limits."""
     limits = tools.recipe.limits
     return supervised(open_items, handle, describe=note, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib)
 
 
-def _with_verdict(row: Row, outcome: Outcome[Any]) -> Row:
+def with_verdict(row: Row, outcome: Outcome[Any]) -> Row:
     """A document that cost its process the time, the memory or its life ends at `extract`, without text."""
     if outcome.verdict != "ok":
         row.update(stage="extract", reason=outcome.verdict, detail=outcome.detail, text=None, title=None)
@@ -211,9 +218,13 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
+def tools_of(recipe: Recipe) -> Tools:
+    """Loaded and warmed once per worker process, before any child is forked from it."""
+    return _tools(recipe.model_dump_json())
+
+
 @lru_cache(maxsize=1)
 def _tools(recipe: str) -> Tools:
-    """Loaded and warmed once per worker process, before any child is forked from it."""
     tools = Tools(Recipe.model_validate_json(recipe))
     tools.warm()
     return tools

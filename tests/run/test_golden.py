@@ -47,7 +47,7 @@ def overlapping(run: Path) -> list[str]:
     return [repr((record_id, *overlaps(text, index))) for record_id, text in texts.items()]
 
 
-@pytest.mark.parametrize("stage", sorted(VERSIONS))
+@pytest.mark.parametrize("stage", sorted(VERSIONS.keys() - {"lines"}))  # off in fineweb: see test_lines.py
 def test_output_changes_only_with_the_version(stage: str, finished: Path) -> None:
     golden = json.loads(GOLDEN.read_text())
     now = {"version": VERSIONS[stage], "hash": outputs(finished)[stage]}
