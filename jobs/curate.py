@@ -61,6 +61,17 @@ def summary(run: dict[str, Any], out: str) -> str:
         rejected = sum(reasons.values())
         most = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items(), key=lambda r: (-r[1], r[0]))[:4])
         lines.append(f"  - {stage:20}{rejected:>12,}{rejected / max(1, total):>8.1%}   {most}")
+    for one in run.get("against", []):
+        removed = one["removed"]
+        shares = ", ".join(f"{kind.replace('_', ' ')} {n:,}" for kind, n in removed.items())
+        lines.append(
+            f"    {'for earlier run':18}{sum(removed.values()):>12,}          {shares or 'none'}   {one['uri']}"
+        )
+        if one["standard_error"] is not None:
+            lines.append(
+                "    ! that run kept no shingles: near-duplicates of it are told by signature, with a standard error "
+                f"of {one['standard_error']:g} at the threshold"
+            )
     errors = sum(reasons.get("error", 0) for reasons in counts["rejected"].values())
     if errors:
         lines.append(f"  ! {errors:,} records ended in a fault of ours, not of theirs: see their `detail` in records/")

@@ -151,6 +151,7 @@ class Dedup(Section):
     seed: int = Field(1, ge=0)
     fold_numbers: bool = False
     per_language: bool = False  #: compare only documents of one language
+    per_crawl: bool = False  #: compare only documents of one crawl (`crawl` in records/; all without one are one)
     priority: tuple[Literal["quality_score", "n_words", "n_chars"], ...] = Field(
         ("quality_score", "n_words"), min_length=1
     )

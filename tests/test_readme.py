@@ -22,7 +22,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text("utf-8")
 
 #: What the README calls the work that a changed key of a stage causes.
-REDOES = {"extract": "read", "measure": "measure", "judge": "judge", "dedup": "dedup", "publish": "publish"}
+REDOES = {"extract": "read", "measure": "measure"} | {s: s for s in ("judge", "dedup", "shingles", "publish")}
 #: Keys that no stage's key lists under this name.
 OTHER_KEYS = {"input.crawl": "read", "keep_text": "†"}
 
@@ -149,6 +149,7 @@ def test_reasons_in_order() -> None:
         ("records", [name for name in datasets.RECORDS.names if name not in SIGNAL_NAMES]),
         ("verdicts", datasets.VERDICTS.names),
         ("duplicates", datasets.DUPLICATES.names),
+        ("shingles", datasets.SHINGLES.names),
         ("shards", datasets.shards_schema(n_tokens=True, tokens=True).names),
     ],
 )

@@ -24,7 +24,7 @@ from pipeline.spark import map_in_arrow
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Columns that `find_duplicates` needs besides the recipe's priority columns.
+#: Columns that `find_duplicates` needs besides the recipe's priority columns (and `crawl`, where it tells them apart).
 COLUMNS = ("record_id", "lang", "exact_hash", "signature", "part", "row")
 
 #: The first bytes of a key: the number of an earlier run, or this run's.
@@ -52,9 +52,15 @@ def key_bytes(settings: Dedup) -> int:
     return RUN_BYTES + 8 * len(settings.priority)
 
 
+def _scopes(settings: Dedup) -> list[str]:
+    """Columns whose values documents must share to be compared."""
+    scopes = (("lang", settings.per_language), ("crawl", settings.per_crawl))
+    return [name for name, on in scopes if on]
+
+
 def prepare(documents: DataFrame, settings: Dedup, run: bytes = THIS_RUN) -> DataFrame:
     """One row per document: key, exact, exact_hash, buckets, sketch, part, row; `run` begins the keys."""
-    needed = [*COLUMNS, *(c for c in settings.priority if c not in COLUMNS)]
+    needed = list(dict.fromkeys((*COLUMNS, *_scopes(settings), *settings.priority)))
     missing = [c for c in needed if c not in documents.columns]
     if missing:
         raise GristmillError(f"dedup: the documents have no column {', '.join(missing)}; they have {documents.columns}")
@@ -88,12 +94,13 @@ def prepare_batch(settings: Dedup, run: bytes, batch: pa.RecordBatch) -> pa.Reco
     exact = batch.column("exact_hash").cast(pa.string())
     salts = np.zeros(batch.num_rows, np.uint64)
     group = exact
-    if settings.per_language:
-        languages = [lang or "" for lang in batch.column("lang").to_pylist()]
-        salts = np.array([xxhash.xxh3_64_intdigest(lang.encode()) for lang in languages], np.uint64)
-        group = pc.binary_join_element_wise(exact, pa.array(languages, pa.string()), " ")
+    if scopes := _scopes(settings):
+        columns = [pc.fill_null(batch.column(name).cast(pa.string()), "") for name in scopes]
+        scope = pc.binary_join_element_wise(*columns, "\n")
+        salts = np.array([xxhash.xxh3_64_intdigest(one.encode()) for one in scope.to_pylist()], np.uint64)
+        group = pc.binary_join_element_wise(exact, scope, " ")
     bucket_column, sketch_column = _signature_columns(batch.column("signature"), salts, settings)
-    columns = [
+    arrays = [
         pa.array(keys, pa.binary()),
         group,
         exact,
@@ -102,7 +109,7 @@ def prepare_batch(settings: Dedup, run: bytes, batch: pa.RecordBatch) -> pa.Reco
         batch.column("part").cast(pa.string()),
         batch.column("row").cast(pa.int64()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=PREPARED)
+    return pa.RecordBatch.from_arrays(arrays, schema=PREPARED)
 
 
 def _priority_bytes(columns: Sequence[pa.Array]) -> list[bytes]:

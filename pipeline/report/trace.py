@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from pipeline.errors import GristmillError
-from pipeline.report import clusters, numbers
+from pipeline.report import clusters, elsewhere, numbers
+from pipeline.report.beside import beside
 from pipeline.report.checks import Check, check_all
 from pipeline.report.numbers import printable
 from pipeline.report.reading import Run
@@ -32,7 +33,8 @@ class Trace:
     """`record`: its row in `records/` without the signature; `verdict`: its row in `verdicts/`.
 
     `removed_for`: its row in `duplicates/` with `kept_url`, if it was removed there. `favoured`: the first of the
-    `favoured_count` removed for its sake, with `url`. `shard`: {path, row}, if it is published.
+    `favoured_count` removed for its sake, with `url`. `shard`: {path, row}, if it is published. `survivor`: whom it was
+    removed for: `folder` of its run (None: this one), `there` (False: that run is not there any more), `url`, `text`.
     """
 
     record: dict[str, Any]
@@ -42,6 +44,7 @@ class Trace:
     favoured: list[dict[str, Any]]
     favoured_count: int
     shard: dict[str, Any] | None
+    survivor: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         facts = {name: value for name, value in self.record.items() if name not in _SIGNAL_NAMES}
@@ -51,6 +54,7 @@ class Trace:
             "signals": {name: self.record.get(name) for name in _SIGNAL_NAMES},
             "rules": [check.as_json() for check in self.checks],
             "removed_for": self.removed_for,
+            "survivor": self.survivor,
             "kept_instead_of": self.favoured,
             "kept_instead_of_count": self.favoured_count,
             "shard": self.shard,
@@ -86,12 +90,10 @@ def _trace(run: Run, record_id: str, place: Place) -> Trace:
     removed, favoured = clusters.of_record(run, record_id)
     count = len(favoured)
     favoured = favoured[:_FAVOURED]
-    ids = [row["record_id"] for row in favoured]
-    if removed and removed["kept_run"] is None:
-        ids.append(removed["kept_id"])
-    urls = fetch(run, find(run, ids), ["record_id", "url"])
+    urls = fetch(run, find(run, [row["record_id"] for row in favoured]), ["record_id", "url"])
+    survivor = _survivor(run, removed["kept_id"], removed["kept_run"]) if removed else None
     if removed:
-        removed = {**removed, "kept_url": urls.get(removed["kept_id"], {}).get("url")}
+        removed = {**removed, "kept_url": survivor["url"] if survivor else None}
     return Trace(
         record=record,
         verdict=verdict,
@@ -102,7 +104,21 @@ def _trace(run: Run, record_id: str, place: Place) -> Trace:
         favoured=[{**row, "url": urls.get(row["record_id"], {}).get("url")} for row in favoured],
         favoured_count=count,
         shard=_shard(run, record_id, record.get("lang")) if verdict["kept"] else None,
+        survivor=survivor,
     )
+
+
+def _survivor(run: Run, kept_id: str, kept_run: str | None) -> dict[str, Any]:
+    """The document that another one was removed for, in this run or in an earlier one."""
+    home = run if kept_run is None else elsewhere.reopen(run, kept_run)
+    found = fetch(home, find(home, [kept_id]), ["record_id", "url", "text", "edited"]) if home is not None else {}
+    row = found.get(kept_id, {})
+    return {
+        "folder": None if kept_run is None else elsewhere.folder(run, kept_run),
+        "there": home is not None,
+        "url": row.get("url"),
+        "text": row.get("text") if row.get("edited") is None else row["edited"],
+    }
 
 
 def _shard(run: Run, record_id: str, lang: str | None) -> dict[str, Any] | None:
@@ -166,6 +182,7 @@ def as_text(one: Trace) -> str:
         kind = str(row["kind"]).replace("_", " ")
         text = f"removed as {kind} duplicate of {row['kept_id']}{where}{address}{similarity}"
         blocks.append(f"{text}; cluster of {row['cluster_size']:,}")
+        blocks += _side_by_side(one)
     if one.favoured:
         rows = [["kept instead of", "kind", "similarity", "address"]]
         for row in one.favoured:
@@ -187,6 +204,20 @@ def as_text(one: Trace) -> str:
         rows += [[s.name, numbers.value(record.get(s.name)), f"{s.meaning} ({s.basis})"] for s in SIGNALS]
         blocks.append(numbers.table(rows, "<><"))
     return "\n\n".join(blocks)
+
+
+def _side_by_side(one: Trace) -> list[str]:
+    """Where the survivor is, if in another run, and both texts."""
+    assert one.survivor is not None
+    blocks = []
+    if one.removed_for and one.removed_for["kept_run"]:
+        where = numbers.printable(one.survivor["folder"] or "a folder that run.json does not name")
+        lost = "" if one.survivor["there"] else " (that run is not there any more)"
+        blocks.append(f"the survivor is in {where}{lost}")
+    text = one.record["text"] if one.record["edited"] is None else one.record["edited"]
+    if text and one.survivor["text"]:
+        blocks.append(beside(text, one.survivor["text"], ("this text", "the survivor's")))
+    return blocks
 
 
 def _heading(record: dict[str, Any], verdict: dict[str, Any]) -> str:

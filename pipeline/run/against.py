@@ -51,7 +51,9 @@ def open_all(uris: Sequence[str], recipe: Recipe, out: Storage) -> tuple[Earlier
 
     Raises UsageError, which names both sides, for a folder that is no finished run or does not compare with this one.
     """
-    if uris and not (recipe.dedup.exact or recipe.dedup.near):
+    if not uris:
+        return ()
+    if not (recipe.dedup.exact or recipe.dedup.near):
         raise UsageError("--against compares nothing while dedup.exact and dedup.near are off; switch one of them on")
     own = (out.read_json("run.json") or {}).get("run_id")
     found: dict[str, EarlierRun] = {}

@@ -29,6 +29,7 @@ DOCUMENT = pa.schema(
         ("quality_score", pa.float64()),
         ("n_words", pa.int64()),
         ("n_chars", pa.int64()),
+        ("crawl", pa.string()),
         ("part", pa.string()),
         ("row", pa.int64()),
     ]
@@ -47,11 +48,15 @@ def part_rows(spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
 def documents(
     spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part], *, signatures: bool
 ) -> DataFrame:
-    """The records that language and quality let pass (DOCUMENT); `signature` is null unless asked for."""
+    """The records that language and quality let pass (DOCUMENT).
+
+    `signature` is null unless asked for; so is `crawl`, unless dedup tells crawls apart.
+    """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         columns = [f.name for f in DOCUMENT if f.name not in ("part", "row")]
-        wanted = [c for c in columns if signatures or c != "signature"]
+        left_out = {"signature": not signatures, "crawl": not (signatures and recipe.dedup.per_crawl)}
+        wanted = [c for c in columns if not left_out.get(c)]
         for path in _paths(batches):
             for first, table in judged_tables(storage, path, recipe, wanted):
                 kept = table["kept"].combine_chunks()
@@ -71,6 +76,8 @@ def documents(
 def entering(spark: SparkSession, storage: Storage, recipe: Recipe, parts: Sequence[Part]) -> tuple[str, int]:
     """A hash of the set of records that enter dedup and of what orders them there, and their number."""
     columns = ["record_id", "exact_hash", "lang", *dict.fromkeys(recipe.dedup.priority)]
+    if recipe.dedup.per_crawl:
+        columns.append("crawl")
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path in _paths(batches):

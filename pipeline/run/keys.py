@@ -35,7 +35,7 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
     ),
     "judge": ("language.allowed", "language.min_score", "language.min_letters", "quality.rules"),
     "dedup": tuple(f"dedup.{name}" for name in Dedup.model_fields if name != "keep_shingles"),
-    "shingles": ("dedup.shingle", "dedup.fold_numbers"),
+    "shingles": ("dedup.keep_shingles", "dedup.shingle", "dedup.fold_numbers"),
     "publish": ("publish",),
 }
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = (
     "record_id string, lang string, exact_hash string, signature array<bigint>, quality_score double, "
-    "n_words bigint, n_chars bigint, part string, row bigint"
+    "n_words bigint, n_chars bigint, part string, row bigint, crawl string"
 )
 
 
@@ -32,11 +32,13 @@ class Documents:
     ids: list[str] = field(default_factory=list)
     scores: list[float | None] = field(default_factory=list)
     langs: list[str] = field(default_factory=list)
+    crawls: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.ids = self.ids or [f"{i:032x}" for i in range(len(self.texts))]
         self.scores = self.scores or [0.5] * len(self.texts)
         self.langs = self.langs or ["en"] * len(self.texts)
+        self.crawls = self.crawls or [None] * len(self.texts)
 
     def rows(self, settings: Dedup) -> list[tuple[Any, ...]]:
         rows = []
@@ -45,9 +47,8 @@ class Documents:
             numbers = signature(shingles.hashes, settings).tolist() or None
             part, row = f"part-{i % 2}", i // 2
             words = len(text.split())
-            rows.append(
-                (self.ids[i], self.langs[i], shingles.exact_hash, numbers, self.scores[i], words, len(text), part, row)
-            )
+            scope = self.ids[i], self.langs[i], shingles.exact_hash, numbers
+            rows.append((*scope, self.scores[i], words, len(text), part, row, self.crawls[i]))
         return rows
 
     def reader(self) -> Reader:

@@ -209,6 +209,7 @@ ROW = pa.schema(
         *((name, pa.int64()) for name in ("n_words", "n_chars")),
         ("part", pa.string()),
         ("row", pa.int64()),
+        ("crawl", pa.string()),
     ]
 )
 #: Two words a shingle: short texts have many pairs near the threshold, and every bucket mate is compared. (Above 0.5,
