@@ -94,11 +94,12 @@ def run_number(key: bytes) -> int:
 
 def _each(part: str, given: Iterable[_T], wanted: list[_P], what: str) -> Iterator[tuple[_T, _P]]:
     read = 0
-    for one, place in zip(given, wanted, strict=False):
-        yield one, place
+    for one in given:
+        if read < len(wanted):
+            yield one, wanted[read]
         read += 1
     if read != len(wanted):
-        raise GristmillError(f"dedup: {part} gave {read} {what} of the {len(wanted)} asked for")
+        raise GristmillError(f"dedup: {part} gave {read} {what}, {len(wanted)} were asked for")
 
 
 def _of_record(numbers: Hashes, record_id: str, wanted: str, part: str) -> bytes:

@@ -146,6 +146,16 @@ def _dedup(run: Run, survey: Survey, duplicates: Duplicates) -> Iterator[Finding
     entered = survey.entered(DEDUP)
     if (settings.exact or settings.near) and entered > 1 and not survey.ended(DEDUP):
         yield Finding("alert", f"dedup removed 0 of {entered:,} documents")
+    copies = survey.copies
+    if copies.extra:
+        share = numbers.share(copies.extra, copies.documents)
+        asked = settings.exact or settings.near
+        text = "though dedup ran: it did not do its work" if asked else "and dedup is off"
+        yield Finding(
+            "alert" if asked else "note",
+            f"{copies.extra:,} of {copies.documents:,} kept documents looked at ({share}) "
+            f"are copies of another, {text}",
+        )
     for one in duplicates.against:
         estimated = one["removed"].get("near_estimated", 0)
         if estimated:
