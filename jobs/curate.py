@@ -30,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--master", metavar="URL", help="Spark master (default: embedded, all cores)")
     parser.add_argument("--files", type=int, metavar="N", help="only a deterministic sample of N input files")
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="an earlier run's folder (may be s3://): its survivors count as kept already; may be given often",
+    )
     parser.add_argument("--json", action="store_true", help="print run.json instead of the funnel")
 
 
@@ -38,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from pipeline.run.curate import curate
 
     wanted = recipe.load(args.recipe, args.overrides)
-    outcome = curate(args.inputs, args.out, wanted, master=args.master, files=args.files)
+    outcome = curate(args.inputs, args.out, wanted, master=args.master, files=args.files, against=args.against)
     print(json.dumps(outcome.run, indent=2, sort_keys=True) if args.json else summary(outcome.run, args.out))
     for line in outcome.failed:
         print(f"gristmill: {line}", file=sys.stderr)
@@ -54,6 +61,17 @@ def summary(run: dict[str, Any], out: str) -> str:
         rejected = sum(reasons.values())
         most = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items(), key=lambda r: (-r[1], r[0]))[:4])
         lines.append(f"  - {stage:20}{rejected:>12,}{rejected / max(1, total):>8.1%}   {most}")
+    for one in run.get("against", []):
+        removed = one["removed"]
+        shares = ", ".join(f"{kind.replace('_', ' ')} {n:,}" for kind, n in removed.items())
+        lines.append(
+            f"    {'for earlier run':18}{sum(removed.values()):>12,}          {shares or 'none'}   {one['uri']}"
+        )
+        if one["standard_error"] is not None:
+            lines.append(
+                "    ! that run kept no shingles: near-duplicates of it are told by signature, with a standard error "
+                f"of {one['standard_error']:g} at the threshold"
+            )
     errors = sum(reasons.get("error", 0) for reasons in counts["rejected"].values())
     if errors:
         lines.append(f"  ! {errors:,} records ended in a fault of ours, not of theirs: see their `detail` in records/")

@@ -217,9 +217,11 @@ class Dedup(Section):
     seed: int = Field(1, ge=0)
     fold_numbers: bool = False
     per_language: bool = False  #: compare only documents of one language
+    per_crawl: bool = False  #: compare only documents of one crawl (`crawl` in records/; all without one are one)
     priority: tuple[Literal["quality_score", "n_words", "n_chars"], ...] = Field(
         ("quality_score", "n_words"), min_length=1
     )
+    keep_shingles: bool = False  #: store the kept documents' shingle hashes, for exact comparison by later runs
 
     @model_validator(mode="after")
     def _fits(self) -> Dedup:
@@ -276,7 +278,8 @@ class Recipe(Section):
     def digest(self, *paths: str) -> str:
         """Hash of the values at dotted `paths` (all of the recipe without any): what a stage's key is made of."""
         whole = self.model_dump(mode="json")
-        # what a recipe is called and which texts stay stored change nothing that is made
+        # what a recipe is called and which texts and shingles stay stored change nothing that is published
+        del whole["dedup"]["keep_shingles"]
         silent = {"name", "keep_text"} if self.decontaminate.benchmarks else {"name", "keep_text", "decontaminate"}
         chosen = {p: _get(whole, p) for p in paths or sorted(whole.keys() - silent)}
         return hashlib.sha256(json.dumps(chosen, ensure_ascii=False).encode()).hexdigest()[:16]

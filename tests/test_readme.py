@@ -29,6 +29,7 @@ REDOES = {
     "judge": "judge",
     "decontaminate": "match",
     "dedup": "dedup",
+    "shingles": "shingles",
     "publish": "publish",
 }
 #: Keys that no stage's key lists under this name.
@@ -164,6 +165,7 @@ def test_reasons_in_order() -> None:
         ("lines", datasets.LINES.names),
         ("contaminated", datasets.CONTAMINATED.names),
         ("duplicates", datasets.DUPLICATES.names),
+        ("shingles", datasets.SHINGLES.names),
         ("shards", datasets.shards_schema(n_tokens=True, tokens=True).names),
     ],
 )

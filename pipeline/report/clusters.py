@@ -10,12 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.report import numbers
+from pipeline.report import elsewhere, numbers
 from pipeline.report.counting import Integers
 from pipeline.report.reading import Run
 from pipeline.report.rows import fetch, find
 
 SIMILARITY_BINS = 50
+#: Id and run of a survivor; None = this run.
+_Kept = tuple[str, str | None]
+_PAGE = ("record_id", "url", "title", "lang", "n_words")
 _COLUMNS = ("record_id", "kept_id", "kept_run", "similarity", "kind", "cluster_size")
 
 
@@ -28,6 +31,7 @@ class Duplicates:
     sizes: dict[int, int] = field(default_factory=dict)
     similarities: Integers = field(default_factory=lambda: np.zeros(SIMILARITY_BINS, np.int64))
     largest: list[Cluster] = field(default_factory=list)
+    against: list[dict[str, Any]] = field(default_factory=list)  #: earlier runs, as `elsewhere.counted` tells of them
 
     @property
     def clusters(self) -> int:
@@ -49,11 +53,15 @@ def summarize(run: Run, largest: int, members: int) -> Duplicates:
     """One pass over `duplicates/`, and a second one for the members of the `largest` clusters."""
     result = Duplicates()
     rows_of_size: Counter[int] = Counter()
-    leaders: dict[str, tuple[int, str | None]] = {}
+    leaders: dict[_Kept, int] = {}
+    elsewhere_removed: dict[str, Counter[str]] = defaultdict(Counter)
     for batch in run.rows("duplicates", _COLUMNS):
         result.removed += len(batch)
         for entry in pc.value_counts(batch["kind"]).to_pylist():
             result.kinds[entry["values"]] += entry["counts"]
+        others = pa.Table.from_batches([batch.filter(pc.is_valid(batch["kept_run"]))])
+        for entry in others.group_by(["kept_run", "kind"]).aggregate([([], "count_all")]).to_pylist():
+            elsewhere_removed[entry["kept_run"]][entry["kind"]] += entry["count_all"]
         near = batch.filter(pc.not_equal(batch["kind"], "exact"))
         bins = np.asarray(pc.fill_null(near["similarity"], 0.0)) * SIMILARITY_BINS
         result.similarities += np.bincount(
@@ -64,41 +72,44 @@ def summarize(run: Run, largest: int, members: int) -> Duplicates:
         leaders = _leaders(leaders, batch, largest)
     # A cluster of size n has n - 1 rows here, each with that size.
     result.sizes = {size: -(-rows // max(1, size - 1)) for size, rows in sorted(rows_of_size.items())}
-    result.largest = [Cluster(kept, run_id, size) for kept, (size, run_id) in leaders.items()]
+    result.largest = [Cluster(kept, run_id, size) for (kept, run_id), size in leaders.items()]
+    result.against = elsewhere.counted(run, elsewhere_removed)
     _fill(run, result.largest, members)
     return result
 
 
-def _leaders(
-    known: dict[str, tuple[int, str | None]], batch: pa.RecordBatch, largest: int
-) -> dict[str, tuple[int, str | None]]:
+def _leaders(known: dict[_Kept, int], batch: pa.RecordBatch, largest: int) -> dict[_Kept, int]:
     """The `largest` clusters among `known` and those of `batch`: largest first, ties by id."""
     table = pa.Table.from_batches([batch]).group_by(["kept_id", "kept_run"]).aggregate([("cluster_size", "max")])
     merged = dict(known)
     for row in table.to_pylist():
-        merged[row["kept_id"]] = (row["cluster_size_max"], row["kept_run"])
-    ranked = sorted(merged.items(), key=lambda item: (-item[1][0], item[0]))
+        merged[row["kept_id"], row["kept_run"]] = row["cluster_size_max"]
+    ranked = sorted(merged.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
     return dict(ranked[:largest])
 
 
 def _fill(run: Run, clusters: list[Cluster], members: int) -> None:
     """Give each cluster its survivor's row and up to `members` removed ones, most similar first, ties by id."""
     wanted = pa.array([c.kept_id for c in clusters], pa.string())
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    found: dict[_Kept, list[dict[str, Any]]] = defaultdict(list)
     if clusters:
         for batch in run.rows("duplicates", _COLUMNS):
             hits = batch.filter(pc.is_in(batch["kept_id"], value_set=wanted))
             for row in hits.to_pylist():
-                found[row["kept_id"]].append(row)
-            for kept_id, rows in found.items():
+                found[row["kept_id"], row["kept_run"]].append(row)
+            for rows in found.values():
                 rows.sort(key=lambda r: (-(r["similarity"] or 0), r["record_id"]))
-                del found[kept_id][members:]
+                del rows[members:]
     ids = {c.kept_id for c in clusters if c.kept_run is None}
     ids.update(row["record_id"] for rows in found.values() for row in rows)
-    pages = fetch(run, find(run, ids), ["record_id", "url", "title", "lang", "n_words"])
+    pages = fetch(run, find(run, ids), _PAGE)
+    others = {run_id: elsewhere.reopen(run, run_id) for run_id in {c.kept_run for c in clusters} - {None} if run_id}
     for cluster in clusters:
-        cluster.survivor = pages.get(cluster.kept_id) if cluster.kept_run is None else None
-        for row in found[cluster.kept_id]:
+        if cluster.kept_run is None:
+            cluster.survivor = pages.get(cluster.kept_id)
+        elif (other := others[cluster.kept_run]) is not None:
+            cluster.survivor = fetch(other, find(other, [cluster.kept_id]), _PAGE).get(cluster.kept_id)
+        for row in found[cluster.kept_id, cluster.kept_run]:
             page = pages.get(row["record_id"], {})
             cluster.members.append({**page, **{k: row[k] for k in ("record_id", "similarity", "kind")}})
 
@@ -143,6 +154,7 @@ def as_json(seen: Duplicates) -> dict[str, Any]:
         "clusters": seen.clusters,
         "kinds": dict(sorted(seen.kinds.items())),
         "sizes": {str(size): n for size, n in seen.sizes.items()},
+        "against": seen.against,
         "largest": [asdict(cluster) for cluster in seen.largest],
     }
 
@@ -158,6 +170,8 @@ def as_text(seen: Duplicates) -> str:
         f"{seen.removed:,} removed ({kinds}) in favour of {seen.clusters:,} survivors",
         numbers.table(sizes, ">>>"),
     ]
+    if seen.against:
+        blocks.append(f"removed in favour of documents of earlier runs:\n\n{elsewhere.as_text(seen.against)}")
     for cluster in seen.largest:
         where = f" (in run {cluster.kept_run})" if cluster.kept_run else ""
         rows = [[f"{cluster.size:,} documents", "words", "similarity", f"address{where}"]]

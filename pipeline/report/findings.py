@@ -168,6 +168,25 @@ def _dedup(run: Run, survey: Survey, duplicates: Duplicates) -> Iterator[Finding
     entered = survey.entered(DEDUP)
     if (settings.exact or settings.near) and entered > 1 and not survey.ended(DEDUP):
         yield Finding("alert", f"dedup removed 0 of {entered:,} documents")
+    copies = survey.copies
+    if copies.extra:
+        share = numbers.share(copies.extra, copies.documents)
+        asked = settings.exact or settings.near
+        text = "though dedup ran: it did not do its work" if asked else "and dedup is off"
+        yield Finding(
+            "alert" if asked else "note",
+            f"{copies.extra:,} of {copies.documents:,} kept documents looked at ({share}) "
+            f"are copies of another, {text}",
+        )
+    for one in duplicates.against:
+        estimated = one["removed"].get("near_estimated", 0)
+        if estimated:
+            error = one.get("standard_error") or numbers.NONE
+            yield Finding(
+                "note",
+                f"{estimated:,} documents were removed by signature only, for run {one['run_id']}: it kept no "
+                f"shingles, so their similarity is an estimate (standard error {error} at the threshold)",
+            )
     uncompared = (run.document.get("dedup") or {}).get("uncompared") or 0
     if uncompared:
         yield Finding("alert", f"dedup left {uncompared:,} candidates uncompared (a bucket was over its cap)")

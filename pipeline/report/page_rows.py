@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pipeline.report import charts, clusters, findings, numbers
+from pipeline.report import charts, clusters, elsewhere, findings, numbers
 from pipeline.report.counting import Breakdown, Integers
 from pipeline.report.markup import Child, Markup, crawl, table, tag
 from pipeline.report.samples import EXCERPT, SampledRecord
@@ -173,6 +173,10 @@ def duplicates(summary: Summary) -> Child:
     blocks: list[Child] = [tag("p", text, class_="lead")]
     if settings.near:
         blocks.append(_lsh_curve(summary))
+    if seen.against:
+        head, *lines = elsewhere.rows(seen.against)
+        cells: list[list[Child]] = [[*line[:-1], crawl(line[-1], class_="mono")] for line in lines]
+        blocks += [tag("h3", "Removed in favour of earlier runs"), table(head, cells, "<>>>><<")]
     if not seen.removed:
         return blocks
     rows: list[list[Child]] = [

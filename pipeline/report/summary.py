@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import datasets
-from pipeline.report import clusters, findings, funnel, inputs, lengths, numbers, samples
+from pipeline.report import clusters, elsewhere, findings, funnel, inputs, lengths, numbers, samples
 from pipeline.report.counting import Breakdown, Lengths
 from pipeline.report.reading import Run
 from pipeline.report.survey import KEPT, WORDS, WORDS_KEPT, Survey, take
@@ -76,6 +76,9 @@ def as_text(summary: Summary) -> str:
         lengths.as_text(summary.lengths),
         _shards_text(summary),
     ]
+    if summary.duplicates.against:
+        told = elsewhere.as_text(summary.duplicates.against)
+        blocks.append(f"removed in favour of documents of earlier runs:\n\n{told}")
     if summary.findings:
         sign = {"alert": "!", "note": "-"}
         blocks.append("\n".join(f"{sign[f.level]} {f.text}" for f in summary.findings))
@@ -127,6 +130,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
             "removed": summary.duplicates.removed,
             "clusters": summary.duplicates.clusters,
             "sizes": {str(size): n for size, n in summary.duplicates.sizes.items()},
+            "against": summary.duplicates.against,
         },
         "inputs": {
             "files": summary.inputs.files,

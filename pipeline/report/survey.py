@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pipeline import datasets
 from pipeline.errors import GristmillError
 from pipeline.recipe import Recipe
+from pipeline.report.copies import Copies, texts_of
 from pipeline.report.counting import Breakdown, Integers, Lengths, Sample
 from pipeline.report.reading import Run
 from pipeline.signals import RULES_BY_NAME, SIGNALS
@@ -78,6 +79,7 @@ class Survey:
     with_text: int = 0
     repeated_lines: list[int] = field(default_factory=lambda: [0, 0])  #: documents that hold some, that lost some
     repeated_chars: list[int] = field(default_factory=lambda: [0, 0])  #: characters removed, characters before
+    copies: Copies = field(default_factory=Copies)  #: of kept documents
     samples: Sample = field(default_factory=lambda: Sample(SAMPLES))
     signal_sample: pa.Table | None = None
 
@@ -107,9 +109,10 @@ def take(run: Run) -> Survey:
     survey.rules = {name: RuleCounts() for name in survey.rule_names}
     survey.overlap = np.zeros((len(survey.rule_names),) * 2, np.int64)
     survey.breakdowns = {name: Breakdown(BREAKDOWN_WIDTH) for name in DIMENSIONS}
-    columns = ["record_id", *DIMENSIONS, "lang_score", *(s.name for s in SIGNALS)]
+    columns = ["record_id", *DIMENSIONS, "crawl", "exact_hash", "lang_score", *(s.name for s in SIGNALS)]
     for part, first_row, records, verdicts in run.judged(columns, _BATCH):
         _count(survey, records, verdicts, part, first_row)
+        survey.copies.add(texts_of(records.filter(verdicts["kept"]), run.recipe.dedup))
     return survey
 
 

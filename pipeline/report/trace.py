@@ -16,7 +16,8 @@ import xxhash
 
 from pipeline.errors import GristmillError
 from pipeline.recipe import Edit
-from pipeline.report import clusters, contamination, lines, numbers
+from pipeline.report import clusters, contamination, elsewhere, lines, numbers
+from pipeline.report.beside import beside
 from pipeline.report.checks import Check, check_all
 from pipeline.report.numbers import printable
 from pipeline.report.reading import Run
@@ -36,7 +37,9 @@ class Trace:
     `contaminated`: its rows in `contaminated/`; `ngram`: the words that one match takes. `removed_for`: its row in
     `duplicates/` with `kept_url`, if it was removed there. `favoured`: the first of the `favoured_count` removed for
     its sake, with `url`. `shard`: {path, row}, if it is published. `lines`: those that
-    other documents of the run hold, where the recipe asks and the text is stored.
+    other documents of the run hold, where the recipe asks and the text is stored. `survivor`:
+    whom it was removed for: `folder` of its run (None: this one), `there` (False: that run is not there any more),
+    `url`, `text`.
     """
 
     record: dict[str, Any]
@@ -49,6 +52,7 @@ class Trace:
     favoured_count: int
     shard: dict[str, Any] | None
     lines: list[lines.RepeatedLine]
+    survivor: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         facts = {name: value for name, value in self.record.items() if name not in _SIGNAL_NAMES}
@@ -59,6 +63,7 @@ class Trace:
             "rules": [check.as_json() for check in self.checks],
             "contaminated": self.contaminated,
             "removed_for": self.removed_for,
+            "survivor": self.survivor,
             "kept_instead_of": self.favoured,
             "kept_instead_of_count": self.favoured_count,
             "shard": self.shard,
@@ -99,12 +104,10 @@ def _trace(run: Run, record_id: str, place: Place, edit: LineRules) -> Trace:
     removed, favoured = clusters.of_record(run, record_id)
     count = len(favoured)
     favoured = favoured[:_FAVOURED]
-    ids = [row["record_id"] for row in favoured]
-    if removed and removed["kept_run"] is None:
-        ids.append(removed["kept_id"])
-    urls = fetch(run, find(run, ids), ["record_id", "url"])
+    urls = fetch(run, find(run, [row["record_id"] for row in favoured]), ["record_id", "url"])
+    survivor = _survivor(run, removed["kept_id"], removed["kept_run"]) if removed else None
     if removed:
-        removed = {**removed, "kept_url": urls.get(removed["kept_id"], {}).get("url")}
+        removed = {**removed, "kept_url": survivor["url"] if survivor else None}
     return Trace(
         record=record,
         verdict=verdict,
@@ -118,7 +121,21 @@ def _trace(run: Run, record_id: str, place: Place, edit: LineRules) -> Trace:
         favoured_count=count,
         shard=_shard(run, record_id, record.get("lang")) if verdict["kept"] else None,
         lines=lines.of_record(run, record_id, place, edit(record["text"], run.recipe.edit)) if record["text"] else [],
+        survivor=survivor,
     )
+
+
+def _survivor(run: Run, kept_id: str, kept_run: str | None) -> dict[str, Any]:
+    """The document that another one was removed for, in this run or in an earlier one."""
+    home = run if kept_run is None else elsewhere.reopen(run, kept_run)
+    found = fetch(home, find(home, [kept_id]), ["record_id", "url", "text", "edited"]) if home is not None else {}
+    row = found.get(kept_id, {})
+    return {
+        "folder": None if kept_run is None else elsewhere.folder(run, kept_run),
+        "there": home is not None,
+        "url": row.get("url"),
+        "text": row.get("text") if row.get("edited") is None else row["edited"],
+    }
 
 
 def _shard(run: Run, record_id: str, lang: str | None) -> dict[str, Any] | None:
@@ -185,6 +202,7 @@ def as_text(one: Trace) -> str:
         kind = str(row["kind"]).replace("_", " ")
         text = f"removed as {kind} duplicate of {row['kept_id']}{where}{address}{similarity}"
         blocks.append(f"{text}; cluster of {row['cluster_size']:,}")
+        blocks += _side_by_side(one)
     if one.favoured:
         rows = [["kept instead of", "kind", "similarity", "address"]]
         for row in one.favoured:
@@ -208,6 +226,20 @@ def as_text(one: Trace) -> str:
         rows += [[s.name, numbers.value(record.get(s.name)), f"{s.meaning} ({s.basis})"] for s in SIGNALS]
         blocks.append(numbers.table(rows, "<><"))
     return "\n\n".join(blocks)
+
+
+def _side_by_side(one: Trace) -> list[str]:
+    """Where the survivor is, if in another run, and both texts."""
+    assert one.survivor is not None
+    blocks = []
+    if one.removed_for and one.removed_for["kept_run"]:
+        where = numbers.printable(one.survivor["folder"] or "a folder that run.json does not name")
+        lost = "" if one.survivor["there"] else " (that run is not there any more)"
+        blocks.append(f"the survivor is in {where}{lost}")
+    text = one.record["text"] if one.record["edited"] is None else one.record["edited"]
+    if text and one.survivor["text"]:
+        blocks.append(beside(text, one.survivor["text"], ("this text", "the survivor's")))
+    return blocks
 
 
 def _heading(record: dict[str, Any], verdict: dict[str, Any]) -> str:

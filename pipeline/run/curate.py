@@ -1,7 +1,7 @@
 """The stages of a run: what is done, what is due and why, and in which order it is committed.
 
-    plan -> records (extract, measure) -> lines -> contaminated -> duplicates -> verdicts -> shards -> accounts
-    -> run.json
+    plan -> records (extract, measure) -> lines -> contaminated -> duplicates -> verdicts -> shingles -> shards
+    -> accounts -> run.json
 
 Each stage reads committed datasets only, so a killed run goes on from the last commit (for records: from the last
 finished input file) and ends as an uninterrupted one would.
@@ -24,8 +24,10 @@ from pipeline.language import check_allowed
 from pipeline.publish.tokens import open_tokenizer
 from pipeline.recipe import Recipe
 from pipeline.run import decontaminate, keys, lines, output, records, selection
+from pipeline.run.against import EarlierRun, open_all
 from pipeline.run.inputs import Plan, make_plan
 from pipeline.run.progress import say
+from pipeline.run.shingles import shingles
 from pipeline.storage import Manifest, Part, Storage, open_run
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Run:
     plan: Plan
     master: str | None
     old: dict[str, Any]  #: run.json as it was
+    against: tuple[EarlierRun, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
     _session: SparkSession | None = None
     _changing: bool = False
@@ -93,22 +96,33 @@ STAGES: tuple[tuple[str, Callable[[Run], bool]], ...] = (
     ("contaminated", decontaminate.contaminated),
     ("duplicates", selection.duplicates),
     ("verdicts", selection.verdicts),
+    ("shingles", shingles),
     ("shards", output.shards),
     ("trim", output.trim),
 )
 
 
 def curate(
-    inputs: Sequence[str], out: str, recipe: Recipe, *, master: str | None = None, files: int | None = None
+    inputs: Sequence[str],
+    out: str,
+    recipe: Recipe,
+    *,
+    master: str | None = None,
+    files: int | None = None,
+    against: Sequence[str] = (),
 ) -> Outcome:
-    """Curate `inputs` into the run folder `out`. Raises GristmillError where the run as a whole is unusable."""
+    """Curate `inputs` into the run folder `out`; survivors of the runs `against` count as kept already.
+
+    Raises GristmillError where the run as a whole is unusable.
+    """
     check_start_up(recipe)
     uris = sources.expand(inputs, base=recipe.input.base, files=files, settings=recipe.input)
     begun = _now()
     storage = open_run(out, must_exist=False)
+    earlier = open_all(against, recipe, storage)
     with storage.lock():
         old = storage.read_json("run.json") or {}
-        run = Run(storage, recipe, make_plan(storage, uris, recipe.input), master, old)
+        run = Run(storage, recipe, make_plan(storage, uris, recipe.input), master, old, earlier)
         changed = False
         for name, stage in STAGES:
             begin = time.monotonic()
@@ -117,10 +131,11 @@ def curate(
                 run.timings[name] = round(time.monotonic() - begin, 3)
         # a key that came later than the old run stands at its default there
         same_wish = Recipe().model_dump(mode="json") | old.get("recipe", {}) == recipe.model_dump(mode="json")
+        same_wish &= [one["uri"] for one in old.get("against", [])] == [one.storage.uri for one in earlier]
         if not changed and old.get("status") == "finished" and same_wish:
             say("nothing to do: the run is finished, and nothing that it depends on has changed")
             return Outcome(old, run.plan.failed_lines())
-        accounts.check(storage)
+        accounts.check(storage, {one.run_id: one.storage for one in earlier})
         document = output.describe_run(run, begun=begun, finished=_now(), inputs=list(inputs), old=old)
         storage.put_json("run.json", document)
         return Outcome(document, run.plan.failed_lines())

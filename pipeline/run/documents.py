@@ -29,6 +29,7 @@ DOCUMENT = pa.schema(
         ("quality_score", pa.float64()),
         ("n_words", pa.int64()),
         ("n_chars", pa.int64()),
+        ("crawl", pa.string()),
         ("part", pa.string()),
         ("row", pa.int64()),
     ]
@@ -56,11 +57,15 @@ def documents(
     *,
     signatures: bool,
 ) -> DataFrame:
-    """The records that enter dedup (DOCUMENT); `signature` is null unless asked for."""
+    """The records that enter dedup (DOCUMENT).
+
+    `signature` is null unless asked for; so is `crawl`, unless dedup tells crawls apart.
+    """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         columns = [f.name for f in DOCUMENT if f.name not in ("part", "row")]
-        wanted = [c for c in columns if signatures or c != "signature"]
+        left_out = {"signature": not signatures, "crawl": not (signatures and recipe.dedup.per_crawl)}
+        wanted = [c for c in columns if not left_out.get(c)]
         for path, overlaps in _paths(batches):
             for first, table in judged_tables(storage, path, recipe, wanted, overlaps):
                 kept = table["kept"].combine_chunks()
@@ -82,6 +87,8 @@ def entering(
 ) -> tuple[str, int]:
     """A hash of the set of records that enter dedup and of what orders them there, and their number."""
     columns = ["record_id", "exact_hash", "lang", *dict.fromkeys(recipe.dedup.priority)]
+    if recipe.dedup.per_crawl:
+        columns.append("crawl")
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path, overlaps in _paths(batches):
@@ -127,7 +134,9 @@ def stored(spark: SparkSession, storage: Storage, parts: Sequence[Part], schema:
 
 def kept_documents(passed: DataFrame, duplicates: DataFrame) -> DataFrame:
     """Rows of `passed` that dedup kept, with `cluster_size`."""
-    clusters = duplicates.select(sql.col("kept_id").alias("record_id"), "cluster_size").distinct()
+    clusters = (
+        duplicates.where("kept_run is null").select(sql.col("kept_id").alias("record_id"), "cluster_size").distinct()
+    )
     return (
         passed.join(duplicates.select("record_id"), "record_id", "left_anti")
         .join(clusters, "record_id", "left")

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from pipeline.recipe import Recipe
+from pipeline.dedup.signature import scheme
+from pipeline.recipe import Dedup, Recipe
 
 #: Bump when the stage's output changes for the same input and recipe.
 VERSIONS = {
@@ -25,6 +26,7 @@ VERSIONS = {
     "judge": 1,
     "decontaminate": 1,
     "dedup": 1,
+    "shingles": 1,
     "publish": 1,
 }
 
@@ -44,7 +46,8 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
     "lines": ("edit.repeated_lines",),
     "judge": ("language.allowed", "language.min_score", "language.min_letters", "quality.rules"),
     "decontaminate": ("decontaminate.ngram",),  # and the benchmarks, by content
-    "dedup": ("dedup",),
+    "dedup": tuple(f"dedup.{name}" for name in Dedup.model_fields if name != "keep_shingles"),
+    "shingles": ("dedup.keep_shingles", "dedup.shingle", "dedup.fold_numbers"),
     "publish": ("publish",),
 }
 
@@ -55,6 +58,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "judge": (),
     "decontaminate": (),
     "dedup": (),
+    "shingles": (),
     "publish": ("pyarrow", "tokenizers", "xxhash"),
 }
 
@@ -76,6 +80,8 @@ def ingredients(stage: str, recipe: Recipe) -> dict[str, str]:
     found |= {path: json.dumps(_at(whole, path)) for path in RECIPE_KEYS[stage]}
     found |= {name: version(name) for name in LIBRARIES[stage]}
     found |= {name: file_hash(name) for name in _files(stage, recipe)}
+    if stage == "measure":
+        found["the scheme of signatures"] = scheme(recipe.dedup)
     if stage == "extract" and recipe.extract.engine == "gristmill":
         found["the extraction model"] = _extraction_model()
     if stage == "decontaminate":
@@ -108,16 +114,20 @@ def _texts(recipe: Recipe, measure_keys: Iterable[str]) -> list[str]:
     return measured if lines is None else [*measured, lines]
 
 
-def duplicates_key(recipe: Recipe, measure_keys: Iterable[str]) -> str:
-    """Of `duplicates/`, made of the inputs with these measure keys."""
+def duplicates_key(recipe: Recipe, measure_keys: Iterable[str], against: Sequence[str] = ()) -> str:
+    """Of `duplicates/`, made of the inputs with these measure keys; `against`: identities of the earlier runs."""
     judged = stage_key("judge", recipe, _texts(recipe, measure_keys))
-    if not recipe.decontaminate.benchmarks:
-        return stage_key("dedup", recipe, judged)
-    return stage_key("dedup", recipe, judged, stage_key("decontaminate", recipe))
+    if recipe.decontaminate.benchmarks:
+        return stage_key("dedup", recipe, judged, stage_key("decontaminate", recipe), *against)
+    return stage_key("dedup", recipe, judged, *against)
 
 
 def verdicts_key(recipe: Recipe, duplicates: str) -> str:
     return stage_key("judge", recipe, duplicates)
+
+
+def shingles_key(recipe: Recipe, verdicts: str) -> str:
+    return stage_key("shingles", recipe, verdicts)
 
 
 def shards_key(recipe: Recipe, verdicts: str) -> str:

@@ -14,6 +14,7 @@ from pipeline import accounts
 from pipeline.datasets import RECORDS, SCHEMA_VERSION
 from pipeline.publish.job import RunInfo, publish
 from pipeline.run import keys
+from pipeline.run.against import describe
 from pipeline.run.decontaminate import described
 from pipeline.run.documents import documents, kept_documents
 from pipeline.run.progress import say, watch
@@ -99,6 +100,7 @@ def describe_run(run: Run, *, begun: str, finished: str, inputs: list[str], old:
         "timings": {**old.get("timings", {}), **run.timings},
         "versions": {"python": platform.python_version(), "gristmill": _own_version(), **keys.versions()},
         "counts": accounts.counts(run.storage),
+        "against": describe(run.against, run.recipe, accounts.removed_for_earlier(run.storage)),
         **({"decontaminate": described(run)} if run.recipe.decontaminate.benchmarks else {}),
         "dedup": run.committed("duplicates").extra["counts"],
         **({"repeated_lines": lines.extra["counts"]} if lines else {}),

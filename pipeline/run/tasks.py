@@ -16,6 +16,7 @@ from pipeline.annotate import Row, Source, Tools, annotate, clear_measured, desc
 from pipeline.crawl import sources, warc
 from pipeline.crawl.supervise import Outcome, SourceError, supervised
 from pipeline.datasets import RECORDS
+from pipeline.dedup.signature import scheme
 from pipeline.recipe import Recipe
 from pipeline.run.inputs import PlannedInput
 from pipeline.storage import Part, PartWriter, RowReader, Storage
@@ -82,6 +83,7 @@ def make_part(task: PartTask, recipe: Recipe, storage: Storage) -> Part | Failed
                 extract_key=task.extract_key,
                 measure_key=task.measure_key,
                 texts="all",
+                scheme=scheme(recipe.dedup),
             )
             if recipe.edit.repeated_lines is not None:
                 books["lines"] = NO_LINES

@@ -243,6 +243,20 @@ def test_per_language_and_copies_of_a_removed_text(spark: SparkSession) -> None:
     assert dedup(spark, documents, Dedup(per_language=True), **SPREAD) == apart
 
 
+def test_per_crawl(spark: SparkSession) -> None:
+    """Copies and near copies of another crawl stay; documents of no known crawl count as of one."""
+    base = " ".join(words(2, 200))
+    crawls = ["a", "a", "b", "b", None, None, "a"]
+    texts = [base, f"{base} tail", base, f"{base} end", base, f"{base} tail", base]
+    documents = Documents(texts, langs=["en"] * 6 + ["de"], crawls=crawls)
+    found = dedup(spark, documents, Dedup(per_crawl=True, priority=("n_words",)))
+    numbers = {int(i, 16): int(row["kept_id"], 16) for i, row in found.removed.items()}
+    assert numbers == {0: 1, 2: 3, 4: 5, 6: 1}
+    both = dedup(spark, documents, Dedup(per_crawl=True, per_language=True, priority=("n_words",)))
+    assert {int(i, 16) for i in both.removed} == {0, 2, 4}
+    assert dedup(spark, documents, Dedup(per_crawl=True, priority=("n_words",)), **SPREAD) == found
+
+
 def test_near_off_leaves_exact(spark: SparkSession) -> None:
     base = words(3, 200)
     documents = Documents([" ".join(base), " ".join([*base, "x"]), " ".join(base)])

@@ -208,7 +208,8 @@ def _measure(dice: random.Random, row: Row) -> None:
         "quality_score": round(dice.betavariate(4, 2), 6),
     }
     score = None if language == "und" else min(1.0, round(dice.betavariate(9, 1.5), 6))
-    row.update(signals, text=text, lang=language, lang_score=score, signature=[1, 2, 3], exact_hash="0" * 32)
+    text_hash = xxhash.xxh3_128_hexdigest(str(row["ordinal"]).encode())
+    row.update(signals, text=text, lang=language, lang_score=score, signature=[1, 2, 3], exact_hash=text_hash)
 
 
 _WORDS = [
