@@ -30,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--master", metavar="URL", help="Spark master (default: embedded, all cores)")
     parser.add_argument("--files", type=int, metavar="N", help="only a deterministic sample of N input files")
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="an earlier run's folder (may be s3://): its survivors count as kept already; may be given often",
+    )
     parser.add_argument("--json", action="store_true", help="print run.json instead of the funnel")
 
 
@@ -38,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from pipeline.run.curate import curate
 
     wanted = recipe.load(args.recipe, args.overrides)
-    outcome = curate(args.inputs, args.out, wanted, master=args.master, files=args.files)
+    outcome = curate(args.inputs, args.out, wanted, master=args.master, files=args.files, against=args.against)
     print(json.dumps(outcome.run, indent=2, sort_keys=True) if args.json else summary(outcome.run, args.out))
     for line in outcome.failed:
         print(f"gristmill: {line}", file=sys.stderr)

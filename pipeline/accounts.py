@@ -11,7 +11,7 @@ each entry of `gaps` has a row too.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -35,11 +35,12 @@ _BATCH = 65_536
 _T = TypeVar("_T")
 
 
-def check(storage: Storage) -> None:
+def check(storage: Storage, earlier: Mapping[str, Storage] | None = None) -> None:
     """All checks below, in the order of the pipeline."""
     check_records(storage)
     check_verdicts(storage)
-    check_duplicates(storage)
+    check_duplicates(storage, earlier)
+    check_shingles(storage)
     check_shards(storage)
 
 
@@ -93,18 +94,24 @@ def check_verdicts(storage: Storage) -> None:
         raise GristmillError("accounts: a record_id occurs twice in records/")
 
 
-def check_duplicates(storage: Storage) -> None:
-    """`dedup` verdicts are the rows of `duplicates/`, by kind and id; who stands for them is kept."""
+def check_duplicates(storage: Storage, earlier: Mapping[str, Storage] | None = None) -> None:
+    """`dedup` verdicts are the rows of `duplicates/`, by kind and id; who stands for them is kept.
+
+    Those of other runs are looked for in the shards of `earlier` (run id -> its folder); None: not at all.
+    """
     duplicates = _manifest(storage, "duplicates")
     _check_parts(storage, duplicates)
     removed: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
     stand_ins: list[npt.NDArray[np.uint64]] = []
+    elsewhere: dict[str, list[npt.NDArray[np.uint64]]] = defaultdict(list)
     for part in duplicates.parts:
         table = _read(storage, part, ["record_id", "kept_id", "kept_run", "kind"])
         exact = pc.equal(table["kind"], "exact")
         removed["exact"].append(table.filter(exact)["record_id"])
         removed["near"].append(table.filter(pc.invert(exact))["record_id"])
         stand_ins.append(_hashes(table.filter(pc.is_null(table["kept_run"]))["kept_id"]))
+        for run_id in pc.unique(table["kept_run"]).drop_null().to_pylist():
+            elsewhere[run_id].append(_hashes(table.filter(pc.equal(table["kept_run"], run_id))["kept_id"]))
     judged: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
     kept: list[npt.NDArray[np.uint64]] = []
     for table in _verdicts(storage):
@@ -123,6 +130,56 @@ def check_duplicates(storage: Storage) -> None:
     lost = np.setdiff1d(_concatenated(stand_ins), _concatenated(kept))
     if len(lost):
         raise GristmillError(f"accounts: {len(lost)} documents for which others were removed are not kept themselves")
+    if earlier is not None:
+        for run_id in sorted(elsewhere):
+            _check_earlier(run_id, np.unique(np.concatenate(elsewhere[run_id])), earlier)
+
+
+def _check_earlier(run_id: str, wanted: npt.NDArray[np.uint64], earlier: Mapping[str, Storage]) -> None:
+    """The documents `wanted` (hashes of ids) are in the shards of the run, which is read part by part."""
+    if run_id not in earlier:
+        raise GristmillError(f"accounts: duplicates/ names run {run_id}, which this run was not compared with")
+    storage = earlier[run_id]
+    manifest = _manifest(storage, "shards")
+    if manifest.key != run_id:
+        raise GristmillError(f"accounts: {storage.uri} was run {run_id} and is {manifest.key} now; run again")
+    for found in _parallel(lambda part: _hashes(_column(storage, part, "record_id")), manifest.parts):
+        wanted = wanted[~np.isin(wanted, found)]
+    if len(wanted):
+        raise GristmillError(
+            f"accounts: {len(wanted)} documents for which others were removed are not in {storage.uri}/shards"
+        )
+
+
+def check_shingles(storage: Storage) -> None:
+    """`shingles/`, where there are any, has the ids of the kept verdicts, row by row."""
+    manifest = storage.read_manifest("shingles")
+    if manifest is None:
+        return
+    _check_parts(storage, manifest)
+    verdicts = _manifest(storage, "verdicts")
+    if len(verdicts.parts) != len(manifest.parts):
+        raise GristmillError(f"accounts: {len(verdicts.parts)} files in verdicts/, {len(manifest.parts)} in shingles/")
+
+    def compare(pair: tuple[Part, Part]) -> None:
+        verdict, part = pair
+        table = _read(storage, verdict, ["record_id", "kept"])
+        if not table.filter(table["kept"])["record_id"].equals(_column(storage, part, "record_id")):
+            raise GristmillError(f"accounts: {part.path} does not hold the ids that {verdict.path} keeps; run again")
+
+    for _ in _parallel(compare, zip(verdicts.parts, manifest.parts, strict=True)):
+        pass
+
+
+def removed_for_earlier(storage: Storage) -> dict[str, dict[str, int]]:
+    """Run id -> kind -> records removed in favour of a document of that earlier run, counted in `duplicates/`."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for part in _manifest(storage, "duplicates").parts:
+        table = _read(storage, part, ["kept_run", "kind"])
+        table = table.filter(pc.is_valid(table["kept_run"]))
+        for group in table.group_by(["kept_run", "kind"]).aggregate([([], "count_all")]).to_pylist():
+            found[group["kept_run"]][group["kind"]] += group["count_all"]
+    return {run_id: dict(sorted(kinds.items())) for run_id, kinds in sorted(found.items())}
 
 
 def check_shards(storage: Storage) -> None:

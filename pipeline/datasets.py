@@ -107,6 +107,10 @@ DUPLICATES = pa.schema(
 )
 
 
+#: `hashes`: sorted and unique; where all shingles of a text are one, the words of its 128-bit hash.
+SHINGLES = pa.schema([("record_id", pa.string()), ("hashes", pa.list_(pa.uint32()))])
+
+
 def shards_schema(*, n_tokens: bool, tokens: bool) -> pa.Schema:
     """Columns of `shards/`; the token columns exist where the recipe names a tokenizer or asks for ids."""
     fields = [

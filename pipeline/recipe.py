@@ -154,6 +154,7 @@ class Dedup(Section):
     priority: tuple[Literal["quality_score", "n_words", "n_chars"], ...] = Field(
         ("quality_score", "n_words"), min_length=1
     )
+    keep_shingles: bool = False  #: store the kept documents' shingle hashes, for exact comparison by later runs
 
     @model_validator(mode="after")
     def _fits(self) -> Dedup:
@@ -209,7 +210,8 @@ class Recipe(Section):
     def digest(self, *paths: str) -> str:
         """Hash of the values at dotted `paths` (all of the recipe without any): what a stage's key is made of."""
         whole = self.model_dump(mode="json")
-        # what a recipe is called and which texts stay stored change nothing that is made
+        # what a recipe is called and which texts and shingles stay stored change nothing that is published
+        del whole["dedup"]["keep_shingles"]
         chosen = {p: _get(whole, p) for p in paths or sorted(whole.keys() - {"name", "keep_text"})}
         return hashlib.sha256(json.dumps(chosen, ensure_ascii=False).encode()).hexdigest()[:16]
 

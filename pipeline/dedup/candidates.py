@@ -5,6 +5,9 @@ like a leader becomes a pair with it and is absorbed, any other becomes a leader
 is full, the documents left over go to smaller buckets, split by further rows of the signature, and what no split
 brings under the bound stays uncompared in that bucket, which is counted.
 
+Documents of earlier runs come first in their bucket and are not compared with each other: each of them is a leader. A
+bucket without a document of this run is of no interest.
+
 Two documents absorbed by one leader have not met. Should the leader itself be dropped, they may both survive, so the
 caller reruns the leaders over the survivors, skipping pairs that are known, until no pair is new.
 """
@@ -22,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.compiled import njit
+from pipeline.dedup.documents import IS_NEW, THIS_RUN
 from pipeline.dedup.signature import SKETCH
 from pipeline.recipe import Dedup
 from pipeline.spark import map_in_arrow
@@ -79,7 +83,11 @@ def pairs(rows: DataFrame, limits: Bounds, split: int = 0) -> DataFrame:
 
     sorted_bucket = Window.partitionBy("bucket").orderBy("key")
     whole = sorted_bucket.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    shared = rows.withColumn("members", F.count("*").over(whole)).where("members > 1")
+    shared = (
+        rows.withColumn("members", F.count("*").over(whole))
+        .withColumn("new", F.expr(f"count_if({IS_NEW})").over(whole))
+        .where("members > 1 and new > 0")
+    )
     known: Column = (
         F.transform("known", lambda key: F.xxhash64(key))
         if "known" in rows.columns
@@ -130,21 +138,24 @@ class _Rows:
     buckets: Integers
     sketches: Sketches
     hashes: Integers
+    earlier: npt.NDArray[np.bool_]
     known: Integers
     known_ends: Integers
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> _Rows:
         n = batch.num_rows
+        keys = batch.column("key").to_pylist()
         sketch = batch.column("sketch").to_pylist()
         sketches = np.frombuffer(b"".join(sketch), np.uint8).reshape(n, -1)
         known = batch.column("known")
         lengths = known.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         return cls(
-            batch.column("key").to_pylist(),
+            keys,
             batch.column("bucket").to_numpy(),
             sketches,
             batch.column("hash").to_numpy(),
+            np.array([not key.startswith(THIS_RUN) for key in keys], np.bool_),
             known.flatten().to_numpy(zero_copy_only=False).astype(np.int64),
             np.cumsum(lengths, dtype=np.int64),
         )
@@ -178,6 +189,7 @@ class _State:
             rows.buckets,
             rows.sketches,
             rows.hashes,
+            rows.earlier,
             rows.known,
             rows.known_ends,
             ids,
@@ -219,6 +231,7 @@ def meet(
     buckets: Integers,
     sketches: Sketches,
     hashes: Integers,
+    earlier: npt.NDArray[np.bool_],
     known: Integers,
     known_ends: Integers,
     ids: Integers,
@@ -236,7 +249,8 @@ def meet(
     """Walk sorted rows past the leaders; (pairs found, leaders of the bucket left open).
 
     Leader arrays hold, and afterwards again hold, the open bucket's leaders; `ids` numbers them: carried ones first,
-    then row i of this batch as carried + i. The last four arrays are the results.
+    then row i of this batch as carried + i. `earlier` rows become leaders without a look at the others. The last four
+    arrays are the results.
     """
     n, width = sketches.shape
     carried = n_leaders
@@ -248,7 +262,7 @@ def meet(
         first_known = known_ends[i - 1] if i > 0 else 0
         first_found = found
         taken = False
-        for j in range(n_leaders):
+        for j in range(0 if earlier[i] else n_leaders):
             equal = 0
             for k in range(width):
                 equal += sketches[i, k] == leader_sketches[j, k]

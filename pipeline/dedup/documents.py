@@ -1,8 +1,8 @@
 """Record rows to what dedup works on, and exact copies out of the way.
 
-A document's *key* is its priority and its id in one binary value: 8 bytes per priority column, so that the smaller
-key is the one to keep, then the record id. Keys are unique, sort the same in Spark, Arrow and Python, and settle every
-tie by id.
+A document's *key* is its run, its priority and its id in one binary value: two bytes that put documents of earlier runs
+before this run's, 8 bytes per priority column, so that the smaller key is the one to keep, then the record id. Keys are
+unique, sort the same in Spark, Arrow and Python, and settle every tie by id.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 #: Columns that `find_duplicates` needs besides the recipe's priority columns.
 COLUMNS = ("record_id", "lang", "exact_hash", "signature", "part", "row")
 
+#: The first bytes of a key: the number of an earlier run, or this run's.
+RUN_BYTES = 2
+THIS_RUN = b"\xff\xff"
+MAX_EARLIER = 0xFFFF
+#: The same in Spark's SQL: is the document `key` one of this run?
+IS_NEW = f"substring(key, 1, {RUN_BYTES}) = X'{THIS_RUN.hex()}'"
+
 PREPARED = pa.schema(
     [
         ("key", pa.binary()),
@@ -41,17 +48,17 @@ PREPARED = pa.schema(
 
 
 def key_bytes(settings: Dedup) -> int:
-    """Bytes of priority that stand before the record id in a key."""
-    return 8 * len(settings.priority)
+    """Bytes of run and priority that stand before the record id in a key."""
+    return RUN_BYTES + 8 * len(settings.priority)
 
 
-def prepare(documents: DataFrame, settings: Dedup) -> DataFrame:
-    """One row per document: key, exact, exact_hash, buckets, sketch, part, row."""
+def prepare(documents: DataFrame, settings: Dedup, run: bytes = THIS_RUN) -> DataFrame:
+    """One row per document: key, exact, exact_hash, buckets, sketch, part, row; `run` begins the keys."""
     needed = [*COLUMNS, *(c for c in settings.priority if c not in COLUMNS)]
     missing = [c for c in needed if c not in documents.columns]
     if missing:
         raise GristmillError(f"dedup: the documents have no column {', '.join(missing)}; they have {documents.columns}")
-    return map_in_arrow(documents.select(*needed), partial(_prepare_batches, settings), PREPARED)
+    return map_in_arrow(documents.select(*needed), partial(_prepare_batches, settings, run), PREPARED)
 
 
 def with_first_copy(prepared: DataFrame) -> DataFrame:
@@ -64,20 +71,20 @@ def with_first_copy(prepared: DataFrame) -> DataFrame:
     return prepared.withColumn("first", F.first("key").over(upto_here)).drop("exact")
 
 
-def _prepare_batches(settings: Dedup, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _prepare_batches(settings: Dedup, run: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
-            yield _prepare_batch(settings, batch)
+            yield prepare_batch(settings, run, batch)
 
 
-def _prepare_batch(settings: Dedup, batch: pa.RecordBatch) -> pa.RecordBatch:
+def prepare_batch(settings: Dedup, run: bytes, batch: pa.RecordBatch) -> pa.RecordBatch:
     for name in ("record_id", "exact_hash", "part", "row"):
         column = batch.column(name)
         if column.null_count or (pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py()):
             raise GristmillError(f"dedup: {name} is empty for some documents; measure those records again")
     ids = batch.column("record_id").cast(pa.string()).to_pylist()
     priorities = _priority_bytes([batch.column(name) for name in settings.priority])
-    keys = [p + i.encode("utf-8", "surrogatepass") for p, i in zip(priorities, ids, strict=True)]
+    keys = [run + p + i.encode("utf-8", "surrogatepass") for p, i in zip(priorities, ids, strict=True)]
     exact = batch.column("exact_hash").cast(pa.string())
     salts = np.zeros(batch.num_rows, np.uint64)
     group = exact

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.dedup.candidates import SPLITS, Bounds, explode, merge, pairs
 from pipeline.dedup.components import ONE_TASK, components
+from pipeline.dedup.documents import IS_NEW
 from pipeline.dedup.frames import hold
 from pipeline.dedup.survivors import decide
-from pipeline.dedup.verify import ReadTexts, with_shingles
+from pipeline.dedup.verify import Readers, with_shingles
 from pipeline.errors import GristmillError
 from pipeline.recipe import Dedup
 
@@ -39,15 +40,17 @@ class Settled:
 class Rounds:
     """One dedup's fixed things, and the frames cached on the way."""
 
-    distinct: DataFrame  # documents.prepare, one row per text
+    distinct: DataFrame  # documents.prepare, one row per text; documents of earlier runs among them
     settings: Dedup
-    read_texts: ReadTexts
+    readers: Readers
     limits: Bounds
     one_task: int = ONE_TASK  # pairs whose components one task joins
     held: list[DataFrame] = field(default_factory=list)
 
     def settle(self) -> Settled:
         """Near-duplicates among the distinct texts."""
+        from pyspark.sql import functions as F  # noqa: N812
+
         known: DataFrame | None = None
         decided: DataFrame | None = None
         n_pairs = rounds = uncompared = removed = 0
@@ -66,9 +69,11 @@ class Rounds:
             if not unsettled:
                 break
         similarities = self._similarities(decided)
+        estimated = decided.agg(F.sum("estimated")).head() if decided is not None else None
         counts = {
             "candidate_pairs": n_pairs,
             "verified_pairs": sum(similarities.values()),
+            "estimated_pairs": estimated[0] if estimated else 0,
             "uncompared": uncompared,
             "rounds": rounds,
             "near_removed": removed,
@@ -98,11 +103,12 @@ class Rounds:
         n_pairs = 0
         for split in range(SPLITS + 1):
             tables.append(self._hold(pairs(rows, self.limits, split)))
-            totals = tables[-1].agg(F.expr("sum(size(leaders))"), F.expr("sum(size(left_over))")).head()
+            left = F.expr(f"sum(if({IS_NEW}, size(left_over), 0))")
+            totals = tables[-1].agg(F.expr("sum(size(leaders))"), F.expr("sum(size(left_over))"), left).head()
             assert totals is not None
             n_pairs += totals[0] or 0
-            left_over = totals[1] or 0
-            if not left_over or split == SPLITS:
+            left_over = totals[2] or 0
+            if not totals[1] or split == SPLITS:
                 break
             smaller = tables[-1].select("key", F.explode("left_over").alias("bucket"))
             rows = smaller.join(self.distinct.select("key", "sketch"), "key")
@@ -127,7 +133,8 @@ class Rounds:
         rows = labels.join(known.select("key", "leaders", "absorbed"), "key", "left").join(
             self.distinct.select("key", "part", "row", "exact_hash"), "key"
         )
-        fresh = decide(with_shingles(rows, self.settings, self.read_texts), self.settings.threshold)
+        shingled = with_shingles(rows, self.settings, self.readers)
+        fresh = decide(shingled, self.settings.threshold, self.readers)
         if decided is not None:
             fresh = fresh.unionByName(decided.join(labels.select("key"), "key", "left_anti"))
         return self._hold(fresh), known

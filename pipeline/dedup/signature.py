@@ -7,7 +7,9 @@ once, then a*h + b modulo 2^32 with odd a, and the minimum over the set.
 
 from __future__ import annotations
 
+import math
 from functools import cache
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +37,11 @@ def parameters(permutations: int, seed: int) -> tuple[Hashes, Hashes]:
     return a, b
 
 
-def minhash(hashes: Hashes, permutations: int, seed: int) -> Hashes:
-    """uint32[permutations] of a non-empty set of shingle hashes."""
+def minhash(hashes: Hashes, permutations: int, seed: int, first: int | None = None) -> Hashes:
+    """uint32[permutations], or the `first` so many of them, of a non-empty set of shingle hashes."""
     a, b = parameters(permutations, seed)
-    minima = np.empty(permutations, np.uint32)
-    _minima(hashes, a, b, np.empty(len(hashes), np.uint32), minima)
+    minima = np.empty(permutations if first is None else first, np.uint32)
+    _minima(hashes, a[: len(minima)], b[: len(minima)], np.empty(len(hashes), np.uint32), minima)
     return minima
 
 
@@ -63,6 +65,19 @@ def stored_length(settings: Dedup) -> int:
     return settings.permutations if settings.permutations <= STORED else _HEAD + settings.bands
 
 
+def stored_minima(settings: Dedup) -> int:
+    """How many numbers of a stored signature, its first ones, are minima."""
+    return settings.permutations if settings.permutations <= STORED else _HEAD
+
+
+def standard_error(settings: Dedup) -> float:
+    """Of a Jaccard similarity estimated from two stored signatures, for documents at the threshold.
+
+    Each of k minima is equal with probability j, so the share of equal ones deviates by sqrt(j(1-j)/k).
+    """
+    return math.sqrt(settings.threshold * (1 - settings.threshold) / stored_minima(settings))
+
+
 def scheme(settings: Dedup) -> str:
     """Everything that two signatures must share to be comparable; it travels with the records."""
     parts = [
@@ -78,12 +93,17 @@ def scheme(settings: Dedup) -> str:
     return " ".join(parts)
 
 
-def check_scheme(stored: str, settings: Dedup, where: str) -> None:
+def check_scheme(stored: str | None, settings: Dedup, where: str) -> None:
     """Raises GristmillError where signatures stored at `where` cannot be compared with this recipe's."""
     wanted = scheme(settings)
+    if stored is None:
+        raise GristmillError(
+            f"{where}: it does not say how its signatures were made (here: {wanted}), an older version wrote it: "
+            "curate that input again"
+        )
     if stored != wanted:
         old, new = stored.split(), wanted.split()
-        odd = next((f"{o} there, {n} here" for o, n in zip(old, new, strict=False) if o != n), f"{stored} / {wanted}")
+        odd = ", ".join(f"{o} there, {n} here" for o, n in zip_longest(old, new, fillvalue="nothing") if o != n)
         raise GristmillError(
             f"{where}: its signatures do not compare with this recipe's ({odd}): use the recipe they were made with, "
             "or curate that input again"

@@ -1,6 +1,6 @@
 """The stages of a run: what is done, what is due and why, and in which order it is committed.
 
-    plan -> records (extract, measure) -> duplicates -> verdicts -> shards -> accounts -> run.json
+    plan -> records (extract, measure) -> duplicates -> verdicts -> shingles -> shards -> accounts -> run.json
 
 Each stage reads committed datasets only, so a killed run goes on from the last commit (for records: from the last
 finished input file) and ends as an uninterrupted one would.
@@ -22,8 +22,10 @@ from pipeline.language import check_allowed
 from pipeline.publish.tokens import open_tokenizer
 from pipeline.recipe import Recipe
 from pipeline.run import keys, output, records, selection
+from pipeline.run.against import EarlierRun, open_all
 from pipeline.run.inputs import Plan, make_plan
 from pipeline.run.progress import say
+from pipeline.run.shingles import shingles
 from pipeline.storage import Manifest, Part, Storage, open_run
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Run:
     plan: Plan
     master: str | None
     old: dict[str, Any]  #: run.json as it was
+    against: tuple[EarlierRun, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
     _session: SparkSession | None = None
     _changing: bool = False
@@ -85,22 +88,33 @@ STAGES: tuple[tuple[str, Callable[[Run], bool]], ...] = (
     ("records", records.records),
     ("duplicates", selection.duplicates),
     ("verdicts", selection.verdicts),
+    ("shingles", shingles),
     ("shards", output.shards),
     ("trim", output.trim),
 )
 
 
 def curate(
-    inputs: Sequence[str], out: str, recipe: Recipe, *, master: str | None = None, files: int | None = None
+    inputs: Sequence[str],
+    out: str,
+    recipe: Recipe,
+    *,
+    master: str | None = None,
+    files: int | None = None,
+    against: Sequence[str] = (),
 ) -> Outcome:
-    """Curate `inputs` into the run folder `out`. Raises GristmillError where the run as a whole is unusable."""
+    """Curate `inputs` into the run folder `out`; survivors of the runs `against` count as kept already.
+
+    Raises GristmillError where the run as a whole is unusable.
+    """
     check_start_up(recipe)
     uris = sources.expand(inputs, base=recipe.input.base, files=files)
     begun = _now()
     storage = open_run(out, must_exist=False)
+    earlier = open_all(against, recipe, storage)
     with storage.lock():
         old = storage.read_json("run.json") or {}
-        run = Run(storage, recipe, make_plan(storage, uris), master, old)
+        run = Run(storage, recipe, make_plan(storage, uris), master, old, earlier)
         changed = False
         for name, stage in STAGES:
             begin = time.monotonic()
@@ -108,10 +122,11 @@ def curate(
                 changed = True
                 run.timings[name] = round(time.monotonic() - begin, 3)
         same_wish = old.get("recipe") == recipe.model_dump(mode="json")
+        same_wish &= [one["uri"] for one in old.get("against", [])] == [one.storage.uri for one in earlier]
         if not changed and old.get("status") == "finished" and same_wish:
             say("nothing to do: the run is finished, and nothing that it depends on has changed")
             return Outcome(old, run.plan.failed_lines())
-        accounts.check(storage)
+        accounts.check(storage, {one.run_id: one.storage for one in earlier})
         document = output.describe_run(run, begun=begun, finished=_now(), inputs=list(inputs), old=old)
         storage.put_json("run.json", document)
         return Outcome(document, run.plan.failed_lines())

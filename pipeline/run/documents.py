@@ -116,7 +116,9 @@ def stored(spark: SparkSession, storage: Storage, parts: Sequence[Part], schema:
 
 def kept_documents(passed: DataFrame, duplicates: DataFrame) -> DataFrame:
     """Rows of `passed` that dedup kept, with `cluster_size`."""
-    clusters = duplicates.select(sql.col("kept_id").alias("record_id"), "cluster_size").distinct()
+    clusters = (
+        duplicates.where("kept_run is null").select(sql.col("kept_id").alias("record_id"), "cluster_size").distinct()
+    )
     return (
         passed.join(duplicates.select("record_id"), "record_id", "left_anti")
         .join(clusters, "record_id", "left")

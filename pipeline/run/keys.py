@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from pipeline.recipe import Recipe
+from pipeline.dedup.signature import scheme
+from pipeline.recipe import Dedup, Recipe
 
 #: Bump when the stage's output changes for the same input and recipe.
-VERSIONS = {"extract": 2, "measure": 2, "judge": 1, "dedup": 1, "publish": 1}
+VERSIONS = {"extract": 2, "measure": 2, "judge": 1, "dedup": 1, "shingles": 1, "publish": 1}
 
 RECIPE_KEYS: dict[str, tuple[str, ...]] = {
     "extract": ("limits", "url", "extract"),
@@ -33,7 +34,8 @@ RECIPE_KEYS: dict[str, tuple[str, ...]] = {
         "quality.score_label",
     ),
     "judge": ("language.allowed", "language.min_score", "language.min_letters", "quality.rules"),
-    "dedup": ("dedup",),
+    "dedup": tuple(f"dedup.{name}" for name in Dedup.model_fields if name != "keep_shingles"),
+    "shingles": ("dedup.shingle", "dedup.fold_numbers"),
     "publish": ("publish",),
 }
 
@@ -42,6 +44,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "measure": ("fasttext-predict", "numpy", "xxhash"),
     "judge": (),
     "dedup": (),
+    "shingles": (),
     "publish": ("pyarrow", "tokenizers", "xxhash"),
 }
 
@@ -63,6 +66,8 @@ def ingredients(stage: str, recipe: Recipe) -> dict[str, str]:
     found |= {path: json.dumps(_at(whole, path)) for path in RECIPE_KEYS[stage]}
     found |= {name: version(name) for name in LIBRARIES[stage]}
     found |= {name: file_hash(name) for name in _files(stage, recipe)}
+    if stage == "measure":
+        found["the scheme of signatures"] = scheme(recipe.dedup)
     if stage == "extract" and recipe.extract.engine == "gristmill":
         found["the extraction model"] = _extraction_model()
     return found
@@ -74,13 +79,17 @@ def part_keys(input_id: str, warc_file: str, recipe: Recipe) -> tuple[str, str]:
     return extract, stage_key("measure", recipe, extract)
 
 
-def duplicates_key(recipe: Recipe, measure_keys: Iterable[str]) -> str:
-    """Of `duplicates/`, made of the inputs with these measure keys."""
-    return stage_key("dedup", recipe, stage_key("judge", recipe, sorted(set(measure_keys))))
+def duplicates_key(recipe: Recipe, measure_keys: Iterable[str], against: Sequence[str] = ()) -> str:
+    """Of `duplicates/`, made of the inputs with these measure keys; `against`: identities of the earlier runs."""
+    return stage_key("dedup", recipe, stage_key("judge", recipe, sorted(set(measure_keys))), *against)
 
 
 def verdicts_key(recipe: Recipe, duplicates: str) -> str:
     return stage_key("judge", recipe, duplicates)
+
+
+def shingles_key(recipe: Recipe, verdicts: str) -> str:
+    return stage_key("shingles", recipe, verdicts)
 
 
 def shards_key(recipe: Recipe, verdicts: str) -> str:

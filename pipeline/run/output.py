@@ -14,6 +14,7 @@ from pipeline import accounts
 from pipeline.datasets import RECORDS, SCHEMA_VERSION
 from pipeline.publish.job import RunInfo, publish
 from pipeline.run import keys
+from pipeline.run.against import describe
 from pipeline.run.documents import documents, kept_documents
 from pipeline.run.progress import say, watch
 from pipeline.run.records import TEXTS
@@ -97,6 +98,7 @@ def describe_run(run: Run, *, begun: str, finished: str, inputs: list[str], old:
         "timings": {**old.get("timings", {}), **run.timings},
         "versions": {"python": platform.python_version(), "gristmill": _own_version(), **keys.versions()},
         "counts": accounts.counts(run.storage),
+        "against": describe(run.against, run.recipe, accounts.removed_for_earlier(run.storage)),
         "dedup": run.committed("duplicates").extra["counts"],
     }
 

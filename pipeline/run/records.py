@@ -11,6 +11,7 @@ from pipeline import accounts
 from pipeline.datasets import INPUTS
 from pipeline.recipe import Recipe
 from pipeline.run import keys
+from pipeline.run.against import identities
 from pipeline.run.inputs import PlannedInput
 from pipeline.run.progress import say, watch
 from pipeline.run.tasks import READER_BOOKS, Failed, PartTask, Stretch, cut_points, input_row, make_part, unread_row
@@ -26,13 +27,17 @@ TEXTS = ("none", "kept", "all")  #: which texts a part of `records/` holds, leas
 def _texts_needed(run: Run) -> int:
     """Which texts (an index into TEXTS) the parts must hold, for what is due after them and for the recipe's wish."""
     recipe, storage = run.recipe, run.storage
-    duplicates = keys.duplicates_key(recipe, [_keys(planned, recipe)[1] for planned in run.plan.inputs])
+    measured = [_keys(planned, recipe)[1] for planned in run.plan.inputs]
+    duplicates = keys.duplicates_key(recipe, measured, identities(run.against))
     verdicts = keys.verdicts_key(recipe, duplicates)
     shards = keys.shards_key(recipe, verdicts)
     wish = TEXTS.index(recipe.keep_text)
     if not _is_committed(storage, "duplicates", duplicates):
         return TEXTS.index("all")
-    if not (_is_committed(storage, "verdicts", verdicts) and _is_committed(storage, "shards", shards)):
+    made = _is_committed(storage, "verdicts", verdicts) and _is_committed(storage, "shards", shards)
+    if recipe.dedup.keep_shingles:
+        made = made and _is_committed(storage, "shingles", keys.shingles_key(recipe, verdicts))
+    if not made:
         return max(wish, TEXTS.index("kept"))
     return wish
 

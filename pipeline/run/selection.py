@@ -14,8 +14,9 @@ from pyspark.sql import functions as sql
 from pipeline import accounts
 from pipeline.datasets import DUPLICATES, VERDICTS
 from pipeline.dedup import find_duplicates
+from pipeline.dedup.signature import check_scheme
 from pipeline.recipe import Recipe
-from pipeline.run import keys
+from pipeline.run import against, keys
 from pipeline.run.documents import (
     documents,
     entering,
@@ -39,31 +40,39 @@ _WRITTEN = pa.schema([("part", pa.string()), ("records", pa.string())])
 def duplicates(run: Run) -> bool:
     """Who is removed in whose favour, among the records that the rules let pass."""
     storage, recipe, parts = run.storage, run.recipe, run.parts()
-    key = keys.duplicates_key(recipe, run.measure_keys())
+    others = against.identities(run.against)
+    key = keys.duplicates_key(recipe, run.measure_keys(), others)
     manifest = storage.read_manifest("duplicates")
     if manifest is not None and manifest.key == key:
         return False
+    for part in parts:
+        check_scheme(part.meta.get("scheme"), recipe.dedup, f"{storage.uri}/{part.path}")
     run.begin_changes()
     entered, count = entering(run.session, storage, recipe, parts)
-    settings = keys.stage_key("dedup", recipe, entered)
+    settings = keys.stage_key("dedup", recipe, entered, *others)
     if manifest is not None and manifest.extra["settings"] == settings:
         storage.commit("duplicates", key, manifest.parts, manifest.extra)
         return True
     why = keys.changes("dedup", recipe, manifest.extra["ingredients"]) if manifest else ""
+    if not why and manifest is not None and manifest.extra.get("against", []) != others:
+        why = "the earlier runs"
     because = f"{why} changed" if why else "another set of records enters" if manifest else "new"
-    say(f"duplicates: {count:,} records to compare: {because}")
+    told = f" with {sum(one.documents for one in run.against):,} of earlier runs" if run.against else ""
+    say(f"duplicates: {count:,} records to compare{told}: {because}")
     counts: dict[str, Any] = {"entered": count}
     if recipe.dedup.exact or recipe.dedup.near:
         with watch(run.session, "duplicates"):
             passed = documents(run.session, storage, recipe, parts, signatures=True)
-            found = find_duplicates(passed, recipe.dedup, text_reader(storage))
+            earlier = [against.for_dedup(run.session, one, recipe) for one in run.against]
+            found = find_duplicates(passed, recipe.dedup, text_reader(storage), earlier=earlier)
             written = _write_duplicates(run, found.duplicates, 1 + count // _ROWS_PER_FILE)
             found.release()
         counts |= _for_people(found.counts)
     else:
         with PartWriter(storage, "duplicates", "duplicates", DUPLICATES) as writer:
             written = [writer.close()]
-    extra = {"settings": settings, "ingredients": keys.ingredients("dedup", recipe), "counts": counts}
+    made_of = keys.ingredients("dedup", recipe)
+    extra = {"settings": settings, "ingredients": made_of, "against": others, "counts": counts}
     storage.commit("duplicates", key, written, extra)
     return True
 
@@ -75,6 +84,8 @@ def _for_people(counts: dict[str, Any]) -> dict[str, Any]:
         "distinct_texts": counts["distinct_texts"],
         "candidates": counts["candidate_pairs"],
         "verified": counts["verified_pairs"],
+        "estimated": counts["estimated_pairs"],
+        "earlier_met": counts["earlier_met"],
         "uncompared": counts["uncompared"],
         "rounds": counts["rounds"],
         "similarities": {
@@ -142,7 +153,7 @@ def verdicts(run: Run) -> bool:
         "verdicts", key, [written[part.path] for part in parts], {"ingredients": keys.ingredients("judge", recipe)}
     )
     accounts.check_verdicts(storage)
-    accounts.check_duplicates(storage)
+    accounts.check_duplicates(storage, {one.run_id: one.storage for one in run.against})
     return True
 
 

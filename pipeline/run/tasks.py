@@ -16,6 +16,7 @@ from pipeline.annotate import Row, Source, Tools, annotate, clear_measured, desc
 from pipeline.crawl import sources, warc
 from pipeline.crawl.supervise import Outcome, SourceError, supervised
 from pipeline.datasets import RECORDS
+from pipeline.dedup.signature import scheme
 from pipeline.recipe import Limits, Recipe
 from pipeline.run.inputs import PlannedInput
 from pipeline.storage import Part, PartWriter, RowReader, Storage
@@ -78,6 +79,7 @@ def make_part(task: PartTask, recipe: Recipe, storage: Storage) -> Part | Failed
                 extract_key=task.extract_key,
                 measure_key=task.measure_key,
                 texts="all",
+                scheme=scheme(recipe.dedup),
             )
             part = writer.close(books)
     except (OSError, SourceError) as error:

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipeline.dedup import DuplicatesResult, find_duplicates
-from pipeline.dedup.signature import signature
+import numpy as np
+
+from pipeline.dedup import DuplicatesResult, Earlier, find_duplicates
+from pipeline.dedup.signature import signature, stored_minima
+from pipeline.dedup.verify import comparable
 from pipeline.recipe import Dedup
-from pipeline.shingles import shingle
+from pipeline.shingles import Hashes, shingle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,21 +111,72 @@ def _tuples(text: str, n: int) -> list[tuple[str, ...]]:
 
 def greedy(documents: Documents, settings: Dedup, pairs: Sequence[tuple[int, int]] | None = None) -> dict[str, str]:
     """removed id -> kept id, by brute force over all pairs: the rule itself."""
-    n = len(documents.texts)
-
-    def priority(i: int) -> tuple[float, int, str]:
-        score = documents.scores[i]
-        low = float("-inf")
-        return (-(low if score is None else score), -len(documents.texts[i].split()), documents.ids[i])
-
-    order = sorted(range(n), key=priority)
     kept: list[int] = []
     removed: dict[str, str] = {}
-    for i in order:
+    for i in order(documents):
         for k in kept:
             if jaccard(documents.texts[i], documents.texts[k], settings) >= settings.threshold:
                 removed[documents.ids[i]] = documents.ids[k]
                 break
         else:
             kept.append(i)
+    return removed
+
+
+@dataclass
+class Stored:
+    """(record id, numbers) by part, as an earlier run keeps them: shingle hashes, or minima of signatures."""
+
+    parts: dict[str, list[tuple[str, Hashes]]]
+
+    def __call__(self, part: str, rows: list[int]) -> list[tuple[str, Hashes]]:
+        return [self.parts[part][row] for row in rows]
+
+
+def stored(documents: Documents, settings: Dedup, exact: bool) -> Stored:
+    parts: dict[str, list[tuple[str, Hashes]]] = {"part-0": [], "part-1": []}
+    for i, (record_id, text) in enumerate(zip(documents.ids, documents.texts, strict=True)):
+        hashes = shingle(text, settings)
+        numbers = np.frombuffer(comparable(text, settings, hashes.exact_hash, "here")[0], np.uint32)
+        if not exact:
+            numbers = signature(hashes.hashes, settings)[: stored_minima(settings)]
+        parts[f"part-{i % 2}"].append((record_id, numbers))
+    return Stored(parts)
+
+
+def earlier_run(
+    spark: SparkSession, documents: Documents, settings: Dedup, run_id: str, *, exact: bool = True, partitions: int = 2
+) -> Earlier:
+    """`documents` as the survivors of a finished run, with shingle hashes (`exact`) or without."""
+    frame = spark.createDataFrame(documents.rows(settings), SCHEMA).repartition(partitions)
+    return Earlier(run_id, frame, stored(documents, settings, exact), exact)
+
+
+def order(documents: Documents) -> list[int]:
+    """Positions in the default priority: quality score, words, id."""
+
+    def priority(i: int) -> tuple[float, int, str]:
+        score = documents.scores[i]
+        return (-(float("-inf") if score is None else score), -len(documents.texts[i].split()), documents.ids[i])
+
+    return sorted(range(len(documents.texts)), key=priority)
+
+
+def greedy_after(
+    earlier: dict[str, Documents], documents: Documents, settings: Dedup
+) -> dict[str, tuple[str | None, str]]:
+    """removed id -> (kept run, kept id), by brute force: earlier runs' documents first, then the best first."""
+    kept: list[tuple[str | None, str, str]] = []
+    for run_id in sorted(earlier):
+        one = earlier[run_id]
+        kept += [(run_id, one.ids[i], one.texts[i]) for i in order(one)]
+    removed: dict[str, tuple[str | None, str]] = {}
+    for i in order(documents):
+        text = documents.texts[i]
+        same = [k for k in kept if k[2].split() == text.split()]
+        near = [k for k in kept if jaccard(text, k[2], settings) >= settings.threshold]
+        if same or near:
+            removed[documents.ids[i]] = (same or near)[0][:2]
+        else:
+            kept.append((None, documents.ids[i], text))
     return removed
