@@ -47,13 +47,14 @@ HOT_BAR, GROWTH_BAR, FEW = 1.5, 1.2, 5
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run: seconds of the session's start and of dedup, peak bytes, dedup's counts."""
+    """One run: seconds of the session's start and of dedup, dedup's counts, peak bytes."""
 
     start: float
     seconds: float
     counts: dict[str, Any]
     java: int = 0
     worker: int = 0
+    cpu: float = 0.0  # seconds of all processes, session start included
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -127,13 +128,13 @@ def told(what: str, args: argparse.Namespace, folder: Path, hot: str) -> Outcome
     process = subprocess.Popen(command, env=environment, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
     peaks = Peaks(process.pid)
     out, _ = process.communicate()
-    java, worker = peaks.stop()
+    java, worker, cpu = peaks.stop()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}\nended with {process.returncode}")
-    found = Outcome(**{**json.loads(out.splitlines()[-1]), "java": java, "worker": worker})
+    found = Outcome(**{**json.loads(out.splitlines()[-1]), "java": java, "worker": worker, "cpu": cpu})
     print(
-        f"{what:18} {found.seconds:7.1f} s (start {found.start:.1f} s)  peak JVM {java / 1e6:,.0f} MB, "
-        f"Python worker {worker / 1e6:,.0f} MB  {_line(found.counts)}",
+        f"{what:18} {found.seconds:7.1f} s (start {found.start:.1f} s, CPU {cpu:.0f} s)  JVM {java / 1e6:,.0f} MB, "
+        f"Python worker {worker / 1e6:,.0f} MB at most  {_line(found.counts)}",
         flush=True,
     )
     return found
@@ -149,24 +150,28 @@ def bar(what: str, value: float, most: float, toy: bool = False) -> bool:
 
 
 class Peaks:
-    """Samples the resident memory of the JVM and of each Python worker of a process tree."""
+    """Samples the resident memory of the JVM and of each Python worker of a process tree, and the CPU time of all."""
 
     def __init__(self, root: int) -> None:
         self._root = psutil.Process(root)
         self._java = self._worker = 0
+        self._cpu: dict[int, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
-    def stop(self) -> tuple[int, int]:
+    def stop(self) -> tuple[int, int, float]:
         self._stop.set()
         self._thread.join()
-        return self._java, self._worker
+        return self._java, self._worker, sum(self._cpu.values())
 
     def _look(self) -> None:
         while not self._stop.wait(0.2):
             try:
-                family = self._root.children(recursive=True)
+                family = [self._root, *self._root.children(recursive=True)]
+                for process in family:
+                    times = process.cpu_times()
+                    self._cpu[process.pid] = times.user + times.system
                 java = [process.memory_info().rss for process in family if _name(process) == "java"]
                 self._java = max([self._java, *java])
                 self._worker = max([self._worker, *map(_proportional, _workers(self._root))])
