@@ -148,6 +148,7 @@ class Rounds:
         kept_as_it_is: DataFrame | None = None
         if decided is not None:
             labels = self._hold(labels)
+            labels.count()  # what is broadcast has five minutes, so it is computed before
             touched = labels.join(_few(found.select("key"), n_new), "key", "left_semi").select("component").distinct()
             labels = self._hold(labels.join(_few(touched, n_new), "component", "left_semi").select("key", "component"))
             again = _few(labels.select("key"), labels.count())

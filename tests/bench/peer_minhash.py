@@ -10,7 +10,7 @@ done for these two files alone is not timed.
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -54,7 +54,40 @@ def datatrove(folder: Path, out: Path, workers: int, bands: int, rows: int) -> d
 
 
 def text_dedup(folder: Path, out: Path, workers: int, bands: int, rows: int) -> dict[str, float]:
-    raise SystemExit("later")
+    """Its own stages in one, with its check of false positives by exact Jaccard at 0.8; kept as an Arrow dataset."""
+    os.environ["HF_HOME"] = str(out / "cache")  # nothing of an earlier run
+    from datasets import load_from_disk
+    from text_dedup.config.base import load_config_from_toml
+    from text_dedup.minhash import main as run
+
+    config = out / "config.toml"
+    files = sorted(map(str, folder.glob("*.parquet")))
+    config.write_text(
+        f"""
+[input]
+input_type = "local_files"
+read_arguments = {{ path = "parquet", data_files = {json.dumps(files)}, split = "train" }}
+[algorithm]
+algorithm_name = "minhash"
+text_column = "text"
+num_perm = {bands * rows}
+bands = {bands}
+rows = {rows}
+ngram_size = 5
+threshold = 0.8
+check_false_positive = true
+num_proc = {workers}
+[output]
+output_dir = "{out / "arrow"}"
+[debug]
+"""
+    )
+    begin = time.monotonic()
+    run(load_config_from_toml(config))
+    taken = {"all": time.monotonic() - begin}
+    (out / "kept").mkdir(exist_ok=True)
+    load_from_disk(str(out / "arrow")).select_columns(["id"]).to_parquet(out / "kept" / "ids.parquet")
+    return taken
 
 
 PEERS: dict[str, Callable[[Path, Path, int, int, int], dict[str, float]]] = {
@@ -76,5 +109,4 @@ def main(peer: str, folder: str, out: str, workers: str, bands: str, rows: str) 
 
 
 if __name__ == "__main__":
-    assert subprocess
     main(*sys.argv[1:])
