@@ -89,9 +89,9 @@ def find_duplicates(
             counts["earlier_met"] = met
             return DuplicatesResult(whole.where("counts is null").drop("counts"), counts, [*held, whole])
         copies = hold(with_first_copy(prepared), held)
-        row = copies.agg(F.count_if(F.expr(f"key = first and {IS_NEW}"))).head()
+        row = copies.agg(F.count_if(F.expr(f"key = first and {IS_NEW}")), F.count_if(F.expr("key = first"))).head()
         assert row is not None
-        settled = Rounds(copies.where("key = first"), settings, source, limits).settle()
+        settled = Rounds(copies.where("key = first"), settings, source, limits, row[1]).settle()
         counts = {"documents": count, "distinct_texts": row[0], "earlier_met": met, **settled.counts}
         duplicates = _duplicates(copies, settled.removed, settings, run_ids, source.exact)
     return DuplicatesResult(duplicates, counts, [*held, *settled.held])

@@ -20,4 +20,7 @@ def hold(frame: DataFrame, held: list[DataFrame]) -> DataFrame:
     cached = frame.persist(StorageLevel.DISK_ONLY)
     held.append(cached)
     session = frame.sparkSession
-    return DataFrame(session._jsparkSession.createDataFrame(cached._jdf.toJavaRDD(), cached._jdf.schema()), session)
+    # `toJavaRDD` would do too, but since Spark 4.3 its RDD carries the plan it came from into every later plan's
+    # description, which then grows fifteenfold a round: half a gigabyte in the fifth, and the driver's heap is full.
+    rows = cached._jdf.queryExecution().executedPlan().execute()
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, cached._jdf.schema(), False), session)

@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pipeline.dedup.candidates import SPLITS, Bounds, explode, merge, pairs
 from pipeline.dedup.components import ONE_TASK, components
 from pipeline.dedup.documents import IS_NEW
 from pipeline.dedup.frames import hold
+from pipeline.dedup.shared import MOST_BUCKETS, rows_in, shared_buckets
 from pipeline.dedup.survivors import decide
 from pipeline.dedup.verify import Readers, with_shingles
 from pipeline.errors import GristmillError
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MAX_ROUNDS = 50
-#: Buckets (8 bytes each) that are sent whole to every task of a rerun; more are joined by a shuffle.
-BROADCAST_BUCKETS = 500_000
+#: Documents (a key each) that are sent whole to every task of a rerun; more are joined by a shuffle.
+BROADCAST_KEYS = 100_000
+#: Buckets that the driver gathers as rows.
+MOST_ROWS = 500_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,9 @@ class Rounds:
     settings: Dedup
     readers: Readers
     limits: Bounds
+    documents: int  # in `distinct`
     one_task: int = ONE_TASK  # pairs whose components one task joins
+    most_buckets: int = MOST_BUCKETS  # sent whole to every task
     held: list[DataFrame] = field(default_factory=list)
 
     def settle(self) -> Settled:
@@ -53,9 +60,9 @@ class Rounds:
 
         known: DataFrame | None = None
         decided: DataFrame | None = None
-        n_pairs = rounds = uncompared = removed = 0
+        n_pairs = rounds = uncompared = removed = unsettled = 0
         while True:
-            rows = explode(self.distinct) if known is None or decided is None else self._again(known, decided)
+            rows = self._first() if known is None or decided is None else self._again(known, decided, unsettled)
             found, n_new, left_over = self._pairs(rows, known)
             uncompared = max(uncompared, left_over)
             if n_new == 0:
@@ -64,7 +71,7 @@ class Rounds:
             if rounds > MAX_ROUNDS:
                 raise GristmillError(f"dedup: survivors did not settle in {MAX_ROUNDS} rounds; report this")
             n_pairs += n_new
-            decided, known = self._decide(found, known, decided, n_pairs)
+            decided, known = self._decide(found, known, decided, n_pairs, n_new)
             removed, unsettled = self._tally(decided)
             if not unsettled:
                 break
@@ -84,16 +91,26 @@ class Rounds:
     def _hold(self, frame: DataFrame) -> DataFrame:
         return hold(frame, self.held)
 
-    def _again(self, known: DataFrame, decided: DataFrame) -> DataFrame:
-        """Rows for a rerun: survivors, in the buckets in which a survivor was once absorbed."""
+    def _first(self) -> DataFrame:
+        """Rows of all documents, in the buckets that hold more than one."""
+        shared = shared_buckets(self.distinct, self.documents * self.settings.bands, self.held, self.most_buckets)
+        return explode(self.distinct) if shared is None else rows_in(self.distinct, shared)
+
+    def _again(self, known: DataFrame, decided: DataFrame, unsettled: int) -> DataFrame:
+        """Rows for a rerun: survivors, in the buckets of the `unsettled` of them, which were once absorbed."""
         from pyspark.sql import functions as F  # noqa: N812
 
+        waiting = _few(decided.where("kept is null and absorbed").select("key"), unsettled)
+        hot = self._hold(explode(self.distinct.join(waiting, "key", "left_semi")).select("bucket").distinct())
+        if hot.count() <= min(self.most_buckets, MOST_ROWS):
+            buckets = np.array([row[0] for row in hot.collect()], np.int64)
+            rows = rows_in(self.distinct, np.sort(buckets))
+        else:
+            rows = explode(self.distinct).join(hot, "bucket", "left_semi")
         gone = decided.where("kept is not null").select("key")
-        known_pairs = known.select("key", F.col("leaders").alias("known"), "absorbed")
-        survivors = self.distinct.join(gone, "key", "left_anti").join(known_pairs, "key", "left")
-        hot = self._hold(explode(survivors.where("absorbed")).select("bucket").distinct())
-        few = hot.count() <= BROADCAST_BUCKETS
-        return explode(survivors, "known").join(F.broadcast(hot) if few else hot, "bucket", "left_semi")
+        return rows.join(gone, "key", "left_anti").join(
+            known.select("key", F.col("leaders").alias("known")), "key", "left"
+        )
 
     def _pairs(self, rows: DataFrame, known: DataFrame | None) -> tuple[DataFrame, int, int]:
         """New pairs among `rows`, their number, and the documents left uncompared in a bucket."""
@@ -121,23 +138,26 @@ class Rounds:
         return merged, n_pairs, left_over
 
     def _decide(
-        self, found: DataFrame, known: DataFrame | None, decided: DataFrame | None, n_pairs: int
+        self, found: DataFrame, known: DataFrame | None, decided: DataFrame | None, n_pairs: int, n_new: int
     ) -> tuple[DataFrame, DataFrame]:
         """(decisions, known pairs) with the new pairs in: only components that they touch are decided again."""
+        places = self.distinct.select("key", "part", "row", "exact_hash")
         known = found if known is None else self._hold(merge([known, found]))
+        pairs = known.select("key", "leaders", "absorbed")
         labels = components(known, n_pairs, one_task=self.one_task)
+        kept_as_it_is: DataFrame | None = None
         if decided is not None:
             labels = self._hold(labels)
-            touched = labels.join(found.select("key"), "key", "left_semi").select("component").distinct()
-            labels = labels.join(touched, "component", "left_semi").select("key", "component")
-        rows = labels.join(known.select("key", "leaders", "absorbed"), "key", "left").join(
-            self.distinct.select("key", "part", "row", "exact_hash"), "key"
-        )
+            labels.count()  # what is broadcast has five minutes, so it is computed before
+            touched = labels.join(_few(found.select("key"), n_new), "key", "left_semi").select("component").distinct()
+            labels = self._hold(labels.join(_few(touched, n_new), "component", "left_semi").select("key", "component"))
+            again = _few(labels.select("key"), labels.count())
+            pairs, places = pairs.join(again, "key", "left_semi"), places.join(again, "key", "left_semi")
+            kept_as_it_is = decided.join(again, "key", "left_anti")
+        rows = labels.join(pairs, "key", "left").join(places, "key")
         shingled = with_shingles(rows, self.settings, self.readers)
         fresh = decide(shingled, self.settings.threshold, self.readers)
-        if decided is not None:
-            fresh = fresh.unionByName(decided.join(labels.select("key"), "key", "left_anti"))
-        return self._hold(fresh), known
+        return self._hold(fresh.unionByName(kept_as_it_is) if kept_as_it_is is not None else fresh), known
 
     def _tally(self, decided: DataFrame) -> tuple[int, int]:
         """(removed documents, survivors that were once absorbed)."""
@@ -162,3 +182,10 @@ class Rounds:
             return decided.where("kept is not null").select("key", "kept", "similarity")
         nothing = self.distinct.where(F.lit(False))
         return nothing.select("key", F.col("key").alias("kept"), F.lit(1.0).alias("similarity"))
+
+
+def _few(rows: DataFrame, count: int) -> DataFrame:
+    """`rows`, of which there are at most `count`, to be joined without a shuffle if they are few."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.broadcast(rows) if count <= BROADCAST_KEYS else rows
