@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -30,28 +30,48 @@ class Origin:
 
 def replay(loader: Loader, step: int) -> list[list[Origin]]:
     """Per row of this loader's rank in `step`, its pieces in order. Costs the encoding of the steps since the state."""
-    return origins(loader, spans(loader.with_state(loader.log.before(step)), step))
+    made = make_step(loader.with_state(loader.log.before(step)), step)
+    rows = [span for batch in made for span in batch.span]
+    found = columns(loader, {(span.source, span.position) for row in rows for span in row}, ("record_id",))
+    return [[_origin(loader, span, found[span.source, span.position]["record_id"]) for span in row] for row in rows]
 
 
-def replay_logged(folder: str, step: int) -> tuple[Loader, list[list[Origin]]]:
-    """The same for all ranks of a run that logged its states to `folder`."""
+def replay_logged(folder: str, step: int) -> Loader:
+    """A loader of all lanes of the run that logged its states to `folder`, at the nearest one before `step`."""
     config, state = read_log(folder, step)
     loader = Loader(dataclasses.replace(config, log_dir=None, threads=0, batch_size=state["batch_size"]))
     loader.load_state_dict(state)
-    return loader, origins(loader, spans(loader, step))
+    return loader
 
 
-def spans(loader: Loader, step: int) -> list[list[Span]]:
+def make_step(loader: Loader, step: int) -> list[Batch]:
+    """The batches of a step that is still to come."""
     for made in loader:
         batches = [made] if isinstance(made, Batch) else made
         if batches[0].step == step:
-            return [span for batch in batches for span in batch.span]
+            return batches
     raise StreamUsageError(f"step {step}: the run ends at step {loader.state_dict()['step']}")
 
 
-def origins(loader: Loader, rows: list[list[Span]]) -> list[list[Origin]]:
-    ids = columns(loader, {(span.source, span.position) for row in rows for span in row}, ("record_id",))
-    return [[_origin(loader, span, ids[span.source, span.position]["record_id"]) for span in row] for row in rows]
+def pieces(loader: Loader, step: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(row of the step, fields of Origin with `url` and `text`) of every piece; of a cut document its part's text.
+
+    Of stored tokens no text can be told without their tokenizer: there it is the document's whole text.
+    """
+    row = 0
+    for batch in make_step(loader, step):
+        wanted = {(span.source, span.position) for spans in batch.span for span in spans}
+        known = columns(loader, wanted, ("record_id", "url", "text"))
+        for spans, tokens in zip(batch.span, batch.tokens.tolist(), strict=True):
+            at = 0
+            for span in spans:
+                stop = at + span.end - span.start - 1
+                stored = known[span.source, span.position]
+                origin = dataclasses.asdict(_origin(loader, span, stored["record_id"]))
+                text = loader.encoder.decode(tokens[at:stop])
+                yield row, origin | {"url": stored["url"], "text": stored["text"] if text is None else text}
+                at = stop
+            row += 1
 
 
 def _origin(loader: Loader, span: Span, record_id: str) -> Origin:

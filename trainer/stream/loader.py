@@ -58,7 +58,7 @@ class Loader(IterableDataset[Step]):
         self.rank, self.world = rank, world
         self.lanes = list(range(rank, self._checked.lanes, world))
         self.weights = self._checked.weights
-        self._deals = [
+        self.deals = [
             deal(manifest, self._checked.lanes, config.seed, number, source.languages)
             for number, (source, manifest) in enumerate(zip(config.sources, self.manifests, strict=True))
         ]
@@ -169,7 +169,7 @@ class Loader(IterableDataset[Step]):
                 source=number,
                 reader=reader,
                 encoder=encoder or self.encoder,
-                lanes=self._deals[number],
+                lanes=self.deals[number],
                 seed=config.seed,
                 window=config.window,
                 epochs=config.epochs,

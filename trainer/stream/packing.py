@@ -76,7 +76,7 @@ class Supply:
         self._advance()
         while len(self.needs) < count and self._next < self.base + reach and not self.ended:
             row: Row | None = next(self._documents, None)
-            if row is None or self._skipped > self._rows:  # not one document in a whole epoch
+            if row is None or self._skipped > 2 * self._rows:  # not one in a whole epoch
                 self.ended = True
                 break
             number, self._next = self._next, self._next + 1

@@ -69,3 +69,8 @@ def read_log(folder: str, step: int) -> tuple[StreamConfig, states.State]:
         merged = states.merge([entry["state"] for entry in entries])
         return StreamConfig.from_json(entries[0]["config"]), merged
     raise StreamUsageError(f"{folder}: no complete logged state at or before step {step}")
+
+
+def has_log(folder: str) -> bool:
+    fs, root = fsspec.core.url_to_fs(folder)
+    return bool(fs.isdir(root)) and any(_NAME.search(path) for path in fs.ls(root, detail=False))

@@ -47,6 +47,10 @@ class Encoder(Protocol):
         """One array of ids per document, int32 or a narrower unsigned type, from its slice of the column's values."""
         ...
 
+    def decode(self, ids: list[int]) -> str | None:
+        """The ids' text; None where this encoder does not know it."""
+        ...
+
 
 @dataclass(frozen=True)
 class ByteEncoder:
@@ -60,6 +64,9 @@ class ByteEncoder:
 
     def encode(self, values: Sequence[Array]) -> list[Array]:
         return list(values)
+
+    def decode(self, ids: list[int]) -> str | None:
+        return bytes(ids).decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,9 @@ class StoredEncoder:
     def encode(self, values: Sequence[Array]) -> list[Array]:
         return list(values)
 
+    def decode(self, ids: list[int]) -> str | None:
+        return None
+
 
 @dataclass(frozen=True)
 class LengthEncoder:
@@ -89,6 +99,9 @@ class LengthEncoder:
     def encode(self, values: Sequence[Array]) -> list[Array]:
         nothing = np.zeros(1, np.int32)
         return [np.broadcast_to(nothing, (int(value[0]),)) for value in values]
+
+    def decode(self, ids: list[int]) -> str | None:
+        return None
 
 
 class FileEncoder:
@@ -126,6 +139,9 @@ class FileEncoder:
             else self._encode([text])[0]
             for text in texts
         ]
+
+    def decode(self, ids: list[int]) -> str | None:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def _encode(self, texts: list[str]) -> list[Array]:
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
