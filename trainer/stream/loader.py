@@ -10,7 +10,7 @@ import dataclasses
 import os
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -195,7 +195,7 @@ class Loader(IterableDataset[Step]):
         make = packed_row if self.config.mode == "packed" else concatenated_row
         return [make(lane) for _ in range(each)]
 
-    def _steps(self, pool: ThreadPoolExecutor | None) -> Iterator[Step]:
+    def _steps(self, pool: ThreadPoolExecutor | None) -> Generator[Step]:
         quarantine: dict[Fault, None] = dict.fromkeys(self.quarantined)
         lanes = self._lanes(states.cursors(self._state, self.lanes), quarantine, pool)
         step, batch_size, eos_id = self._state["step"], self._batch_size, self.encoder.eos_id
@@ -212,7 +212,7 @@ class Loader(IterableDataset[Step]):
                 yield assemble(in_turn, eos_id, state, step, self._pinned)
             step += 1
 
-    def _prefetched(self) -> Iterator[Step]:
+    def _prefetched(self) -> Generator[Step]:
         """The steps, made by threads `prefetch` ahead. Ends them when closed."""
         ready: queue.Queue[Step | BaseException | None] = queue.Queue(self.config.prefetch)
         stop = threading.Event()

@@ -136,7 +136,8 @@ def _groups(entries: list[dict[str, Any]]) -> RowGroups:
         if group["rows"]
     ]
     columns = np.array(numbers, dtype=np.int64).reshape(-1, len(GROUP_FIELDS) + 2).T.copy()
-    return RowGroups(*columns, first=np.cumsum(columns[0]) - columns[0])
+    rows, text_bytes, n_chars, n_tokens, file, index = columns
+    return RowGroups(rows, text_bytes, n_chars, n_tokens, file, index, np.cumsum(rows) - rows)
 
 
 def _check(name: str, tree: dict[str, Any], files: tuple[ShardFile, ...], entries: list[dict[str, Any]]) -> None:

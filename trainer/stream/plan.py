@@ -50,6 +50,11 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def positions(self, first: Ints) -> Ints:
+        """Of all rows; `first` as in RowGroups."""
+        begins = first[self.group] + self.start
+        return np.arange(self.rows.sum()) + np.repeat(begins - np.cumsum(self.rows) + self.rows, self.rows)
+
 
 def deal(
     manifest: Manifest, lanes: int, seed: int, source: int, languages: tuple[str, ...] | None = None

@@ -193,7 +193,7 @@ class _Ranges(io.RawIOBase):
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
 
-    def read(self, size: int | None = -1) -> Any:  # type: ignore[override]
+    def read(self, size: int | None = -1) -> Any:
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         start, self._at = self._at, max(self._at, end)
         for first, data in self._held:

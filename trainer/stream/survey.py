@@ -25,7 +25,7 @@ from trainer.stream.tokens import length_encoder
 #: Positions per mode that a sample has; more where only stored lengths are read.
 SAMPLE = 2_000_000
 STORED_SAMPLE = 20_000_000
-_SECONDS = 3.0
+SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,6 @@ class Survey:
     #: how far from a shuffle of everything: see `mixing`
     displacement: float
     together: int
-    #: sampled documents of which the sample could hold one more than the data has
-    sampled_documents: int
 
 
 def survey(config: StreamConfig, train_tokens: int | None = None) -> Survey:
@@ -62,7 +60,7 @@ def survey(config: StreamConfig, train_tokens: int | None = None) -> Survey:
     }
     loader = loaders["concat"]
     lengths: Counter[int] = Counter()
-    by_source: dict[int, list[int]] = {number: [0, 0] for number in range(len(config.sources))}
+    documents, tokens = Counter[int](), Counter[int]()
     modes = {}
     for mode, one in loaders.items():
         seen = Utilisation()
@@ -71,17 +69,17 @@ def survey(config: StreamConfig, train_tokens: int | None = None) -> Survey:
             if mode == "concat":
                 for piece in (piece for row in rows for piece in row.pieces if piece.start == 0):
                     lengths[len(piece.ids)] += 1
-                    by_source[piece.source][0] += 1
-                    by_source[piece.source][1] += len(piece.ids)
+                    documents[piece.source] += 1
+                    tokens[piece.source] += len(piece.ids)
         modes[mode] = seen
-    shares = [_share(loader, number, *by_source[number], train_tokens) for number in range(len(config.sources))]
+    shares = [_share(loader, i, documents[i], tokens[i], train_tokens) for i in range(len(config.sources))]
     buckets: dict[int, tuple[int, int]] = {}
-    for length, documents in sorted(lengths.items()):
+    for length, many in sorted(lengths.items()):
         bucket = max(1, length).bit_length() - 1
         before = buckets.get(bucket, (0, 0))
-        buckets[bucket] = before[0] + documents, before[1] + documents * length
+        buckets[bucket] = before[0] + many, before[1] + many * length
     displacement, together = mixing(loader)
-    return Survey(shares, buckets, modes, speed(config), displacement, together, sum(lengths.values()))
+    return Survey(shares, buckets, modes, speed(config), displacement, together)
 
 
 def _sample(loader: Loader) -> Iterator[list[PackedRow]]:
@@ -133,8 +131,7 @@ def mixing(loader: Loader) -> tuple[float, int]:
             at = 0
             while at < rows:
                 window = order.window_at(at)
-                inside = [np.arange(n) + first[g] + s for g, s, n in zip(*_columns(window.pieces), strict=True)]
-                positions.append(np.concatenate(inside)[window.order])
+                positions.append(window.pieces.positions(first)[window.order])
                 sizes.append(len(window))
                 at += len(window)
             ranks = np.argsort(np.argsort(np.concatenate(positions)))
@@ -142,16 +139,12 @@ def mixing(loader: Loader) -> tuple[float, int]:
     return (sum(found) / len(found), round(sum(sizes) / len(sizes))) if found else (math.nan, 0)
 
 
-def _columns(pieces: object) -> tuple[list[int], list[int], list[int]]:
-    return tuple(getattr(pieces, name).tolist() for name in ("group", "start", "rows"))  # type: ignore[return-value]
-
-
 def speed(config: StreamConfig) -> float:
     """Tokens per second of CPU time that one core makes ready, after the first step."""
     steps = iter(Loader(dataclasses.replace(config, threads=0, epochs=None, log_dir=None, pin_memory=False)))
     next(steps)
     tokens, begin = 0, time.process_time()
-    while (spent := time.process_time() - begin) < _SECONDS and tokens < 50 * SAMPLE:
+    while (spent := time.process_time() - begin) < SECONDS and tokens < 50 * SAMPLE:
         step = next(steps)
         tokens += sum(batch.utilisation.tokens for batch in ([step] if isinstance(step, Batch) else step))
     return tokens / max(spent, 1e-9)

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -33,82 +33,46 @@ _LONE_SPACE = re.compile(r"(?<=\S) (?=\S)")
 EOS_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]", "<|end|>")
 
 
-class Encoder(Protocol):
-    """What turns a column's values into documents."""
-
-    column: str
-    name: str
-    sha256: str
-    eos_id: int
-    #: whether encoding is worth a thread of its own
-    heavy: bool
-
-    def encode(self, values: Sequence[Array]) -> list[Array]:
-        """One array of ids per document, int32 or a narrower unsigned type, from its slice of the column's values."""
-        ...
-
-    def decode(self, ids: list[int]) -> str | None:
-        """The ids' text; None where this encoder does not know it."""
-        ...
-
-
-@dataclass(frozen=True)
-class ByteEncoder:
-    """256 bytes and an end of document: needs no file and knows every language."""
-
-    column: str = "text"
-    name: str = BYTES
-    sha256: str = BYTES
-    eos_id: int = 256
-    heavy: bool = False
-
-    def encode(self, values: Sequence[Array]) -> list[Array]:
-        return list(values)
-
-    def decode(self, ids: list[int]) -> str | None:
-        return bytes(ids).decode("utf-8", "replace")
-
-
-@dataclass(frozen=True)
-class StoredEncoder:
-    """The column `tokens`, as published."""
+@dataclass
+class Encoder:
+    """Turns a column's values into documents. This one takes them as they are: stored ids."""
 
     name: str
     sha256: str
     eos_id: int
     column: str = "tokens"
+    #: whether encoding is worth a thread of its own
     heavy: bool = False
 
     def encode(self, values: Sequence[Array]) -> list[Array]:
+        """One array of ids per document, int32 or a narrower unsigned type, from its slice of the column's values."""
         return list(values)
 
     def decode(self, ids: list[int]) -> str | None:
+        """The ids' text; None where this encoder does not know it."""
         return None
 
 
-@dataclass(frozen=True)
-class LengthEncoder:
-    """Documents of the stored length that hold nothing: what a plan is made with."""
+class ByteEncoder(Encoder):
+    """256 bytes and an end of document: needs no file and knows every language."""
 
-    sha256: str
-    eos_id: int
-    name: str = "lengths"
-    column: str = "n_tokens"
-    heavy: bool = False
+    def __init__(self, eos_id: int = 256) -> None:
+        super().__init__(BYTES, BYTES, eos_id, "text")
+
+    def decode(self, ids: list[int]) -> str | None:
+        return bytes(ids).decode("utf-8", "replace")
+
+
+class LengthEncoder(Encoder):
+    """Documents of the stored length that hold nothing: what a plan is made with."""
 
     def encode(self, values: Sequence[Array]) -> list[Array]:
         nothing = np.zeros(1, np.int32)
         return [np.broadcast_to(nothing, (int(value[0]),)) for value in values]
 
-    def decode(self, ids: list[int]) -> str | None:
-        return None
 
-
-class FileEncoder:
+class FileEncoder(Encoder):
     """A `tokenizer.json`. The library's own threads stay off: the loader's threads call it side by side."""
-
-    column = "text"
-    heavy = True
 
     def __init__(self, name: str, data: bytes, eos_id: int | None) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -118,8 +82,6 @@ class FileEncoder:
             raise StreamUsageError(f"{name}: not a tokenizer.json ({' '.join(str(error).split())})") from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.name = name
-        self.sha256 = hashlib.sha256(data).hexdigest()
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         found = next((vocabulary[word] for word in EOS_NAMES if word in vocabulary), None) if eos_id is None else eos_id
         if found is None:
@@ -127,10 +89,10 @@ class FileEncoder:
         largest = max(vocabulary.values(), default=-1)
         if not 0 <= found <= largest:
             raise StreamUsageError(f"eos_id {found} is not in the vocabulary of {name} (0 to {largest})")
-        self.eos_id = found
+        super().__init__(name, hashlib.sha256(data).hexdigest(), found, "text", heavy=True)
 
     def encode(self, values: Sequence[Array]) -> list[Array]:
-        texts = [str(memoryview(value), "utf-8", "replace") for value in values]
+        texts = [str(value.data, "utf-8", "replace") for value in values]
         if max(map(len, texts), default=0) <= PIECE_CHARS:
             return self._encode(texts)
         return [
@@ -166,10 +128,10 @@ def open_encoder(tokenizer: str, eos_id: int | None, manifests: Sequence[Manifes
     Raises StreamUsageError for a tokenizer that cannot be had, or stored tokens that are not of one tokenizer.
     """
     if tokenizer == BYTES:
-        return ByteEncoder(eos_id=256 if eos_id is None else eos_id)
+        return ByteEncoder(256 if eos_id is None else eos_id)
     if tokenizer == STORED:
-        _, sha256, eos = _stored(manifests, eos_id)
-        return StoredEncoder(name=STORED, sha256=sha256, eos_id=eos)
+        sha256, eos = _stored(manifests, eos_id)
+        return Encoder(STORED, sha256, eos)
     try:
         with fsspec.open(tokenizer, "rb") as file:
             data: bytes = file.read()
@@ -185,11 +147,11 @@ def open_encoder(tokenizer: str, eos_id: int | None, manifests: Sequence[Manifes
 def length_encoder(manifests: Sequence[Manifest], encoder: Encoder) -> LengthEncoder | None:
     """Stands in for an encoder where only lengths matter; None where the shards do not store them."""
     if all(m.tokenizer_sha256 == encoder.sha256 for m in manifests):
-        return LengthEncoder(sha256=encoder.sha256, eos_id=encoder.eos_id)
+        return LengthEncoder("lengths", encoder.sha256, encoder.eos_id, "n_tokens")
     return None
 
 
-def _stored(manifests: Sequence[Manifest], eos_id: int | None) -> tuple[str, str, int]:
+def _stored(manifests: Sequence[Manifest], eos_id: int | None) -> tuple[str, int]:
     names = {(m.tokenizer_sha256, m.eos_id if eos_id is None else eos_id): m for m in manifests}
     if len(names) > 1:
         told = " and ".join(f"{m.folder} by {m.tokenizer} (eos {m.eos_id})" for m in names.values())
@@ -201,7 +163,7 @@ def _stored(manifests: Sequence[Manifest], eos_id: int | None) -> tuple[str, str
         )
     if eos is None:
         raise StreamUsageError(f"{manifest.folder} does not say which id ends a document; set eos_id")
-    return str(manifest.tokenizer), sha256, eos
+    return sha256, eos
 
 
 def check_ids(values: Array, largest: int = (1 << 31) - 1) -> Array:

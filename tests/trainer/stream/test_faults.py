@@ -308,13 +308,21 @@ def test_memory_is_flat_over_epochs_of_a_large_manifest(tmp_path: Path) -> None:
     sound = reader.Reader._path
     try:
         reader.Reader._path = lambda self, path: str(source)  # type: ignore[method-assign]
-        loader = Loader(settings(run, threads=8, epochs=None, seq_len=256, batch_size=64, lanes=64), 0, 64, [manifest])
+        loader = Loader(
+            settings(run, threads=8, epochs=None, seq_len=4096, batch_size=256, lanes=256), 0, 256, [manifest]
+        )
         sizes = []
-        for number, _ in zip(range(3000), loader, strict=False):
-            if number % 500 == 499:
+        epoch = 0
+        for number, batch in enumerate(loader):
+            assert not isinstance(batch, list)
+            if number % 50 == 49:
                 sizes.append(psutil.Process().memory_info().rss)
+            if (epoch := batch.state["lanes"]["0"][0][0]) == 3:
+                break
+        assert epoch == 3
     finally:
         reader.Reader._path = sound  # type: ignore[method-assign]
+    assert len(sizes) > 9
     assert max(sizes[1:]) < 1.1 * sizes[1]
 
 
