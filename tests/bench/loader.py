@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -47,7 +46,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.line:
         begin = LINES[args.line](args.folder, args.threads)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) >> 10
         print(json.dumps(begin | {"peak_mib": peak}))
         return 0
     with tempfile.TemporaryDirectory() as scratch:
@@ -220,7 +219,7 @@ def column(run: Path) -> Iterator[list[str]]:
 
 #: Run by the peers' Pythons, which lack this project. `FOLDER`, `THREADS` are filled in.
 HF = """
-import glob, json, os, resource, time
+import glob, json, os, time
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_CACHE"] = FOLDER + "/hf"
 import numpy as np
@@ -243,10 +242,10 @@ total, row = 0, []
 for document in data:
     total += len(document["ids"]) + 1
 seconds = time.perf_counter() - begin
-print(json.dumps({"tokens_s": total / seconds, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}))
+print(json.dumps({"tokens_s": total / seconds, "peak_mib": int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) >> 10}))
 """
 LITDATA = """
-import glob, json, os, resource, time
+import glob, json, os, time
 import pyarrow.parquet as pq
 import torch
 from litdata import StreamingDataset, TokensLoader, optimize
@@ -264,7 +263,7 @@ if __name__ == "__main__":
     total = sum(len(block) for block in StreamingDataset(FOLDER + "/lit", item_loader=TokensLoader(2049)))
     print(json.dumps({"tokens_s": total / (time.perf_counter() - begin),
                       "tokens_s_core": total / (time.process_time() - cpu), "converted_s": converted,
-                      "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}))
+                      "peak_mib": int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) >> 10}))
 """
 LINES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "floor": floor,

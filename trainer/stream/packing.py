@@ -98,6 +98,11 @@ class Supply:
         return bool(self.needs)
 
     @property
+    def at_reach(self) -> bool:
+        """No further document is read until the oldest is used up."""
+        return self._next >= self.base + REACH
+
+    @property
     def open_index(self) -> int | None:
         """Which pending document is partly used; reads up to it after a resume."""
         if self._open < 0:
@@ -182,36 +187,50 @@ class Lane:
 def packed_row(lane: Lane) -> PackedRow:
     """Whole documents by best fit, one long document cut to fill the rest.
 
-    Order: the document cut before, if any; the oldest pending one; best fits; then, if none is cut yet, the oldest of
-    those longer than a row. So no document that fits a row is split, none waits for more than REACH others, and at most
-    one per lane is open.
+    Order: the document cut before, unless it is kept back; the oldest other one; best fits; then the one kept back, or
+    if none is cut yet, the oldest of those longer than a row. What is left of a cut document is kept back while no
+    other long one is pending, so that rows can still be filled. No document that fits a row is split, none waits for
+    more than REACH others, at most one per lane is open.
     """
+    row = PackedRow(lane.width, [], last=False)
     room = lane.width
-    pieces: list[Piece] = []
-    if (opened := lane.opened()) is not None:
-        pieces.append(lane.take(*opened, room))
-        room -= pieces[0].length
+
+    def put(supply: Supply, index: int) -> None:
+        nonlocal room
+        row.pieces.append(lane.take(supply, index, room))
+        room -= row.pieces[-1].length
+
+    if (opened := lane.opened()) is not None and not _kept_back(*opened, lane.width):
+        put(*opened)
     supply = lane.next_supply(PENDING) if room else None
     if supply is not None:
         needs = supply.needs
-        if needs[0] <= room or not pieces:
-            pieces.append(lane.take(supply, 0, room))
-            room -= pieces[-1].length
+        started = False
         while room and supply.fill(PENDING, REACH):
-            best, index = 0, -1
-            for i, need in enumerate(needs):
-                if best < need <= room:
-                    best, index = need, i
-            if index < 0:
-                break
-            pieces.append(lane.take(supply, index, room))
-            room -= best
+            kept = supply.open_index
+            index = (1 if kept == 0 else 0) if not started else -1
+            started = True
+            if not 0 <= index < len(needs) or (needs[index] > room and (row.pieces or lane.opened() is not None)):
+                index, best = -1, 0
+                for i, need in enumerate(needs):
+                    if best < need <= room and i != kept:
+                        best, index = need, i
+                if index < 0:
+                    break
+            put(supply, index)
+        if room and (opened := lane.opened()) is not None:
+            put(*opened)
         if room and lane.opened() is None:
             index = next((i for i, need in enumerate(needs) if need > lane.width), -1)
             if index >= 0:
-                pieces.append(lane.take(supply, index, room))
-                room = 0
-    return PackedRow(lane.width, pieces, last=room > 0 and (supply is None or supply.ended))
+                put(supply, index)
+    row.last = room > 0 and (supply is None or supply.ended)
+    return row
+
+
+def _kept_back(supply: Supply, index: int, width: int) -> bool:
+    supply.fill(PENDING, REACH)
+    return supply.needs[index] <= width and max(supply.needs) <= width and not (index == 0 and supply.at_reach)
 
 
 def concatenated_row(lane: Lane) -> PackedRow:
