@@ -13,7 +13,7 @@ from pipeline.report.numbers import count, share, table
 
 if TYPE_CHECKING:
     from trainer.stream import StreamConfig
-    from trainer.stream.survey import Survey
+    from trainer.survey import Survey
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def stream_config(args: argparse.Namespace, data: list[str]) -> StreamConfig:
 
 def run(args: argparse.Namespace) -> int:
     from trainer.stream import Loader
-    from trainer.stream.survey import survey, verify
+    from trainer.survey import survey, verify
 
     config = stream_config(args, args.data)
     with plain_errors():

@@ -242,7 +242,8 @@ total, row = 0, []
 for document in data:
     total += len(document["ids"]) + 1
 seconds = time.perf_counter() - begin
-print(json.dumps({"tokens_s": total / seconds, "peak_mib": int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) >> 10}))
+peak = int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) >> 10
+print(json.dumps({"tokens_s": total / seconds, "peak_mib": peak}))
 """
 LITDATA = """
 import glob, json, os, time
@@ -261,9 +262,10 @@ if __name__ == "__main__":
     begin = time.perf_counter()
     cpu = time.process_time()
     total = sum(len(block) for block in StreamingDataset(FOLDER + "/lit", item_loader=TokensLoader(2049)))
-    print(json.dumps({"tokens_s": total / (time.perf_counter() - begin),
-                      "tokens_s_core": total / (time.process_time() - cpu), "converted_s": converted,
-                      "peak_mib": int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) >> 10}))
+    seconds = time.perf_counter() - begin
+    peak = int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) >> 10
+    print(json.dumps({"tokens_s": total / seconds, "tokens_s_core": total / (time.process_time() - cpu),
+                      "converted_s": converted, "peak_mib": peak}))
 """
 LINES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "floor": floor,

@@ -16,7 +16,8 @@ from pipeline.publish.manifest import Bucket, RowGroup, ShardFile, ShardsManifes
 from pipeline.publish.tokens import Encoder, TokenizerFile
 from pipeline.recipe import load
 from tests.trainer.stream import drive, made
-from trainer.stream import Loader, StreamConfig, manifest, read_manifest, survey
+from trainer import survey
+from trainer.stream import Loader, StreamConfig, manifest, read_manifest
 from trainer.stream.tokens import FileEncoder
 
 
