@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from jobs.inspection import add_stream_arguments, plain_errors, stream_config
+from jobs.inspection import add_stream_arguments, need_torch, plain_errors, stream_config
 from pipeline.report.numbers import excerpt, printable
 
 
@@ -24,13 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    need_torch()
     from trainer.stream import Loader
     from trainer.stream.lineage import pieces, replay_logged
     from trainer.stream.statelog import has_log
 
     with plain_errors():
-        if len(args.dir) == 1 and has_log(args.dir[0]):
-            loader = replay_logged(args.dir[0], args.step)
+        logged = [folder for folder in (args.dir[0], f"{args.dir[0]}/states") if has_log(folder)]
+        if len(args.dir) == 1 and logged:
+            loader = replay_logged(logged[0], args.step)
         else:
             loader = Loader(stream_config(args, args.dir))
         for row, piece in pieces(loader, args.step):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import GristmillError
+from pipeline.errors import GristmillError, UsageError
 from pipeline.report.numbers import count, share, table
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def stream_config(args: argparse.Namespace, data: list[str]) -> StreamConfig:
 
 
 def run(args: argparse.Namespace) -> int:
+    need_torch()
     from trainer.stream import Loader
     from trainer.survey import survey, verify
 
@@ -82,6 +84,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def need_torch() -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("needs torch: .venv/bin/pip install -c infra/constraints.txt -e '.[train]'")
+
+
 class plain_errors:  # noqa: N801 - reads as a verb
     """The trainer's errors as those of the command: one line, and its exit status."""
 
@@ -89,7 +96,6 @@ class plain_errors:  # noqa: N801 - reads as a verb
         pass
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        from pipeline.errors import UsageError
         from trainer.stream import StreamError, StreamUsageError
 
         if isinstance(error, StreamUsageError):

@@ -365,3 +365,17 @@ def test_the_manifest_alone_says_what_is_read(tmp_path: Path) -> None:
     after, _ = drive.steps_at(drive.config(run, tokenizer="stored"), 2, 20)
     assert before == after
     assert read_manifest(str(run)).digest == read_manifest(str(run / "shards")).digest
+
+
+def test_what_the_stream_depends_on() -> None:
+    import ast
+    import sys
+
+    import trainer.stream
+
+    allowed = {"torch", "pyarrow", "fsspec", "tokenizers", "numpy", "trainer", *sys.stdlib_module_names}
+    for path in Path(trainer.stream.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert {name.split(".")[0] for name in names} <= allowed, path
