@@ -281,17 +281,15 @@ LINES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
 def table(folder: Path, args: argparse.Namespace) -> None:
     print(json.dumps({"threads": args.threads, **json.loads((folder / "size.json").read_text())}))
     names = args.only.split(",") if args.only else [*LINES, "hf_lists", "hf_arrays", "litdata"]
-    for name in names:
-        for _ in range(1 if args.toy else args.rounds):
-            command, environment = peer(name, folder, args) if name not in LINES else own(name, folder, args)
-            if command is None:
-                continue
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise SystemExit(f"{name}: {done.stderr[-2000:]}")
-            found = json.loads(done.stdout.splitlines()[-1])
-            shown = [f"{key} {figure(value)}" for key, value in found.items()]
-            print(f"{name:14}", "  ".join(shown), flush=True)
+    for name in names * (1 if args.toy else args.rounds):  # turn and turn about: the machine's load is everyone's
+        command, environment = own(name, folder, args) if name in LINES else peer(name, folder, args)
+        if command is None:
+            continue
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{name}: {done.stderr[-2000:]}")
+        found = json.loads(done.stdout.splitlines()[-1])
+        print(f"{name:14}", "  ".join(f"{key} {figure(value)}" for key, value in found.items()), flush=True)
 
 
 def figure(value: Any) -> str:

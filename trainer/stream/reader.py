@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -74,13 +75,12 @@ class Reader:
                 buffer_size=RANGE_BYTES,
                 page_checksum_verification=True,
             )
-            everything = int(groups.rows[group])
-            if rows == everything:
+            everything, size = int(groups.rows[group]), int(groups.text_bytes[group])
+            if size <= WHOLE_BYTES:
                 table = parquet.read_row_group(index, columns=list(columns), use_threads=False)
-            else:
-                # a batch is bounded in bytes, whatever the group's size
-                row_bytes = int(groups.text_bytes[group]) // everything + 1
-                limit = max(1, min(everything, RANGE_BYTES // row_bytes))
+                table = _cut(table, start, rows)
+            else:  # decoded some at a time, bounded in bytes
+                limit = max(1, min(everything, RANGE_BYTES * everything // size))
                 batches = parquet.iter_batches(limit, row_groups=[index], columns=list(columns), use_threads=False)
                 table = pa.Table.from_batches(_between(batches, start, start + rows))
             if table.num_rows != rows:
@@ -210,18 +210,23 @@ class _Ranges(io.RawIOBase):
 
 
 def _between(batches: Iterator[pa.RecordBatch], start: int, end: int) -> list[pa.RecordBatch]:
-    """The rows [start, end) of all batches, copied: a slice would hold all that was decoded with it."""
+    """The rows [start, end) of all batches together."""
     found = []
     at = 0
     for batch in batches:
         first, last = max(start - at, 0), min(end - at, batch.num_rows)
         if first < last:
-            part = batch.slice(first, last - first)
-            found.append(part if len(part) == batch.num_rows else part.take(pa.array(range(len(part)))))
+            found.append(_cut(batch, first, last - first))
         at += batch.num_rows
         if at >= end:
             break
     return found
+
+
+def _cut(rows: Any, start: int, count: int) -> Any:
+    """Some rows of a table or batch; copied if few, for a slice holds all that was decoded with it."""
+    part = rows.slice(start, count)
+    return part if 2 * count > rows.num_rows else part.take(pa.array(np.arange(part.num_rows)))
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
