@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -244,6 +244,8 @@ class Loader(IterableDataset[Step]):
                 yield item
         finally:
             stop.set()
+            with suppress(queue.Empty):  # room for the step that the maker may be waiting to put
+                ready.get_nowait()
             pool.shutdown(wait=False, cancel_futures=True)
             maker.join()
             pool.shutdown(wait=True)
