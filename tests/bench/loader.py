@@ -286,6 +286,9 @@ def table(folder: Path, args: argparse.Namespace) -> None:
         if command is None:
             continue
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode and name not in LINES:
+            print(f"{name:14} failed: {done.stderr.strip().splitlines()[-1]}", flush=True)
+            continue
         if done.returncode:
             raise SystemExit(f"{name}: {done.stderr[-2000:]}")
         found = json.loads(done.stdout.splitlines()[-1])
