@@ -22,6 +22,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "rules": ("jobs.rules", "what-if: the funnel under other thresholds, from stored signals"),
     "dups": ("jobs.dups", "a run's clusters of duplicates"),
     "export": ("jobs.export", "rejected or kept rows as JSON lines"),
+    "inspect": ("jobs.inspection", "curated runs as training batches: lengths, mixture, packing, speed"),
+    "batch": ("jobs.batch", "the documents in one step of training, with text and address"),
 }
 
 #: A GristmillError that was raised inside a Spark task arrives wrapped in pages of Spark's own.

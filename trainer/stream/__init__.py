@@ -1,0 +1,22 @@
+"""Curated shards to packed batches: see `loader.py` first, then `packing.py` and `plan.py`."""
+
+from trainer.stream.batch import Batch, Span, Utilisation
+from trainer.stream.config import Source, StreamConfig
+from trainer.stream.errors import StreamError, StreamUsageError
+from trainer.stream.loader import Loader
+from trainer.stream.manifest import Manifest, read_manifest
+from trainer.stream.state import merge
+
+__all__ = [
+    "Batch",
+    "Loader",
+    "Manifest",
+    "Source",
+    "Span",
+    "StreamConfig",
+    "StreamError",
+    "StreamUsageError",
+    "Utilisation",
+    "merge",
+    "read_manifest",
+]

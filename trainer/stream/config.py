@@ -1,0 +1,159 @@
+"""What a run reads and how it is batched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from trainer.stream.errors import StreamUsageError
+from trainer.stream.manifest import Manifest
+from trainer.stream.tokens import BYTES, Encoder
+
+MODES = ("packed", "concat", "bucketed")
+UNITS = ("tokens", "documents")
+MOST_LANES = 64
+
+
+@dataclass(frozen=True)
+class Source:
+    """One part of a mixture: a run's folder or some of its languages, and its share (of what `weights_by` counts)."""
+
+    uri: str
+    weight: float | None = None
+    languages: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class StreamConfig:
+    sources: tuple[Source, ...]
+    #: positions per row, T
+    seq_len: int
+    #: rows per step over all ranks, B; may change between steps
+    batch_size: int
+    mode: str = "packed"
+    #: None: the largest power of two up to 64 that divides the batch size; fixed for the run
+    lanes: int | None = None
+    seed: int = 0
+    #: passes over each source; None: without end
+    epochs: int | None = None
+    #: `bytes`, `stored`, or the address of a tokenizer.json
+    tokenizer: str = BYTES
+    eos_id: int | None = None
+    weights_by: str = "tokens"
+    #: row groups shuffled together
+    window: int = 4
+    #: threads that read and encode; 0: all in the caller's
+    threads: int = 2
+    #: steps made ahead
+    prefetch: int = 2
+    #: None: where CUDA is
+    pin_memory: bool | None = None
+    #: record ids, or (source, position); may change between runs
+    exclude: tuple[str | tuple[int, int], ...] = ()
+    #: where the states go that `lineage` starts from
+    log_dir: str | None = None
+    log_every: int = 100
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, tree: dict[str, Any]) -> StreamConfig:
+        sources = tuple(
+            Source(s["uri"], s["weight"], None if s["languages"] is None else tuple(s["languages"]))
+            for s in tree["sources"]
+        )
+        exclude = tuple(e if isinstance(e, str) else (int(e[0]), int(e[1])) for e in tree["exclude"])
+        return cls(**{**tree, "sources": sources, "exclude": exclude})
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A configuration that fits: what is derived from it and the manifests once."""
+
+    lanes: int
+    weights: list[float]
+    excluded_positions: list[list[int]] = field(default_factory=list)
+    excluded_ids: frozenset[str] = frozenset()
+
+
+def check(config: StreamConfig, manifests: Sequence[Manifest], rank: int, world: int) -> Checked:
+    """Raises StreamUsageError, by name, for what cannot be."""
+    for name, value, allowed in (("mode", config.mode, MODES), ("weights_by", config.weights_by, UNITS)):
+        if value not in allowed:
+            raise StreamUsageError(f"{name} {value!r}: one of {', '.join(allowed)}")
+    least = {"seq_len": 1, "batch_size": 1, "window": 1, "threads": 0, "prefetch": 1, "log_every": 1}
+    for name, smallest in least.items():
+        if getattr(config, name) < smallest:
+            raise StreamUsageError(f"{name} {getattr(config, name)}: at least {smallest}")
+    if config.epochs is not None and config.epochs < 1:
+        raise StreamUsageError(f"epochs {config.epochs}: at least 1, or none for a stream without end")
+    lanes = config.lanes or next(n for n in (64, 32, 16, 8, 4, 2, 1) if config.batch_size % n == 0)
+    check_layout(lanes, config.batch_size, rank, world)
+    positions: list[list[int]] = [[] for _ in config.sources]
+    for entry in config.exclude:
+        if not isinstance(entry, str):
+            source, position = entry
+            if not 0 <= source < len(manifests) or not 0 <= position < manifests[source].rows:
+                raise StreamUsageError(f"exclude {source}:{position}: no such source or position")
+            positions[source].append(position)
+    ids = frozenset(entry for entry in config.exclude if isinstance(entry, str))
+    return Checked(lanes, _weights(config, manifests), positions, ids)
+
+
+def check_layout(lanes: int, batch_size: int, rank: int, world: int) -> None:
+    if batch_size % lanes:
+        raise StreamUsageError(f"batch size {batch_size} is no multiple of the run's {lanes} lanes; take one that is")
+    if world < 1 or lanes % world:
+        fitting = [n for n in range(1, lanes + 1) if lanes % n == 0]
+        raise StreamUsageError(
+            f"data-parallel degree {world} does not divide the run's {lanes} lanes: take one of {fitting}"
+            + ("" if batch_size % world else f", or start a run with lanes={world}")
+        )
+    if not 0 <= rank < world:
+        raise StreamUsageError(f"data rank {rank} of {world}: ranks count from 0")
+
+
+def _weights(config: StreamConfig, manifests: Sequence[Manifest]) -> list[float]:
+    if not config.sources:
+        raise StreamUsageError("no source to read")
+    sizes: list[float] = []
+    for source, manifest in zip(config.sources, manifests, strict=True):
+        known = {file.lang for file in manifest.files}
+        for lang in source.languages or ():
+            if lang not in known:
+                raise StreamUsageError(f"{source.uri} has no language {lang!r}; it has {', '.join(sorted(known))}")
+        chosen = [source.languages is None or file.lang in source.languages for file in manifest.files]
+        groups = manifest.groups
+        column = groups.n_chars if config.weights_by == "tokens" else groups.rows
+        inside = [chosen[file] for file in groups.file.tolist()]
+        if not groups.rows[inside].sum():
+            raise StreamUsageError(f"{source.uri} holds no document to train on; curate more, or leave it out")
+        sizes.append(max(1.0, float(column[inside].sum())))
+    given = [source.weight for source in config.sources if source.weight is not None]
+    if not given:
+        return sizes
+    if len(given) < len(sizes) or min(given) <= 0:
+        raise StreamUsageError("weights: one above 0 for every source, or none for their natural shares")
+    return given
+
+
+def fingerprint(
+    config: StreamConfig, checked: Checked, manifests: Sequence[Manifest], encoder: Encoder
+) -> dict[str, object]:
+    """What makes the stream what it is. Not in it: batch size, threads, number of epochs, exclusions."""
+    return {
+        "manifest": [f"run {manifest.run_id} {manifest.digest[:16]}" for manifest in manifests],
+        "recipe": {
+            "mode": config.mode,
+            "seq_len": config.seq_len,
+            "window": config.window,
+            "weights": checked.weights,
+            "weights_by": config.weights_by,
+            "languages": [list(s.languages) if s.languages is not None else None for s in config.sources],
+        },
+        "tokenizer": f"{encoder.sha256[:16]} in {encoder.column}, eos {encoder.eos_id}",
+        "seed": config.seed,
+        "lanes": checked.lanes,
+    }
