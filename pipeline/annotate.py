@@ -25,6 +25,7 @@ from pipeline.errors import GristmillError, Rejected
 from pipeline.extract import extract
 from pipeline.extract.tidy import tidy
 from pipeline.language import Identifier
+from pipeline.memory import HUGE, give_back
 from pipeline.quality import signals
 from pipeline.quality.edits import edit
 from pipeline.quality.score import load_scorer
@@ -191,6 +192,8 @@ def _page_to_text(record: Record, row: Row, tools: Tools) -> None:
             row.update(extractor="none", title=None, text=text)
         else:
             extracted = extract(page.html, record.url, recipe.extract)
+            if len(page.html) > HUGE:
+                give_back()
             row.update(
                 extractor=recipe.extract.engine,
                 text_source=extracted.text_source,

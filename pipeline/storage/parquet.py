@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import GristmillError
+from pipeline.memory import HUGE, give_back
 from pipeline.storage.files import Files, plain_errors
 
 #: Arrow bytes per row group of a part, at most; a larger row is alone. Small, since every reader holds a whole group.
@@ -160,6 +161,9 @@ class PartWriter:
     def _put(self, table: pa.Table) -> None:
         with plain_errors(f"write {self._storage.uri}/{self.path}"):
             self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        if table.nbytes > HUGE:
+            del table
+            give_back()
 
 
 class RowGroups:

@@ -193,7 +193,7 @@ def measure(folder: Path, hot: bool, settings: Dedup) -> Outcome:
     assert manifest is not None
     parts = [part for part in manifest.parts if hot or not part.path.startswith(f"records/{HOT}")]
     recipe = load("minimal")
-    passed = documents(spark, storage, recipe, parts, signatures=True)
+    passed = documents(spark, storage, recipe, parts, {}, signatures=True)
     found = find_duplicates(passed, settings, text_reader(storage))
     name = "duplicates" if hot else "duplicates-cold"
     told = pa.schema([("part", pa.string())])

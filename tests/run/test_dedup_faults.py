@@ -49,7 +49,7 @@ def test_copies_that_dedup_left_are_flagged(copy: Path, crawl: Path, capsys: pyt
     assert main(["report", str(copy)]) == 0
     assert "are copies of another" not in capsys.readouterr().out
     off = ["--set", "dedup.exact=false", "--set", "dedup.near=false"]
-    assert runs.curate([crawl], copy, *off, recipe="fineweb") == 0
+    assert runs.curate([crawl], copy, *off, recipe="minimal") == 0
     capsys.readouterr()
     assert main(["report", str(copy)]) == 0
     assert "are copies of another, and dedup is off" in capsys.readouterr().out
