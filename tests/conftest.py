@@ -106,3 +106,15 @@ def finished(spark: SparkSession, crawl: Path, tmp_path_factory: pytest.TempPath
 @pytest.fixture
 def copy(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture
+def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any look into an input file fails the test (the driver's part; tasks would fail on the deleted file)."""
+    from pipeline.crawl import sources
+
+    def refuse(uri: str, offset: int = 0) -> None:
+        raise AssertionError(f"read {uri}")
+
+    monkeypatch.setattr(sources, "open_at", refuse)
+    monkeypatch.setattr(sources, "identify", refuse)

@@ -17,13 +17,12 @@ from pipeline.dedup.signature import check_scheme, standard_error, stored_minima
 from pipeline.errors import GristmillError, UsageError
 from pipeline.recipe import Recipe
 from pipeline.run import keys
-from pipeline.run.documents import DOCUMENT
+from pipeline.run.documents import DOCUMENT, file_rows
 from pipeline.shingles import Hashes
 from pipeline.spark import map_in_arrow
 from pipeline.storage import Manifest, Part, RowReader, Storage
 
 _FILES = "records string, verdicts string, shingles string"
-_PARTS_PER_TASK = 64
 
 
 @dataclass(frozen=True)
@@ -148,8 +147,7 @@ def describe(runs: Sequence[EarlierRun], recipe: Recipe, removed: Mapping[str, d
 
 def for_dedup(session: SparkSession, run: EarlierRun, recipe: Recipe) -> Earlier:
     """The run as dedup takes it."""
-    tasks = min(len(run.files), max(len(run.files) // _PARTS_PER_TASK, 2 * session.sparkContext.defaultParallelism))
-    files = session.createDataFrame(list(run.files), _FILES).repartition(max(1, tasks))
+    files = file_rows(session, run.files, _FILES)
     storage = run.storage
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

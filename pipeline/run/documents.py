@@ -42,10 +42,15 @@ Contaminated = Mapping[str, str]
 
 
 def part_rows(spark: SparkSession, parts: Sequence[Part], contaminated: Contaminated | None = None) -> DataFrame:
-    """One row (`part`, `contaminated`) per file, spread so that every core has work."""
-    tasks = min(len(parts), max(len(parts) // _PARTS_PER_TASK, 2 * spark.sparkContext.defaultParallelism))
+    """One row (`part`, `contaminated`) per file."""
     rows = [(part.path, (contaminated or {}).get(part.path)) for part in parts]
-    return spark.createDataFrame(rows, "part string, contaminated string").repartition(max(1, tasks))
+    return file_rows(spark, rows, "part string, contaminated string")
+
+
+def file_rows(spark: SparkSession, rows: Sequence[tuple[str | None, ...]], schema: str) -> DataFrame:
+    """One row per file or set of files that belong together, spread so that every core has work."""
+    tasks = min(len(rows), max(len(rows) // _PARTS_PER_TASK, 2 * spark.sparkContext.defaultParallelism))
+    return spark.createDataFrame(rows, schema).repartition(max(1, tasks))
 
 
 def documents(

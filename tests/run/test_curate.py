@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.crawl import sources
 from pipeline.datasets import ERROR, REASONS
 from tests.run import runs
 
@@ -78,17 +77,6 @@ def test_shards_do_not_depend_on_how_the_input_is_given(
     assert runs.verdict_rows(out) == runs.verdict_rows(finished)
     if variant == "many parts":
         assert len(list((out / "records").glob("*.parquet"))) > len(files) + 3
-
-
-@pytest.fixture
-def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any look into an input file fails the test (the driver's part; tasks would fail on the deleted file)."""
-
-    def refuse(uri: str, offset: int = 0) -> None:
-        raise AssertionError(f"read {uri}")
-
-    monkeypatch.setattr(sources, "open_at", refuse)
-    monkeypatch.setattr(sources, "identify", refuse)
 
 
 @pytest.mark.usefixtures("no_reading")

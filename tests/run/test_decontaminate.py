@@ -15,7 +15,6 @@ import pytest
 
 from jobs.cli import main
 from pipeline import accounts
-from pipeline.crawl import sources
 from pipeline.errors import GristmillError
 from pipeline.recipe import load
 from pipeline.run import decontaminate
@@ -187,15 +186,6 @@ def test_partitions_do_not_matter(place: Path, tmp_path: Path) -> None:
     key = ["record_id", "benchmark"]
     rows = [sorted(runs.rows(run, "contaminated"), key=lambda r: [r[k] for k in key]) for run in (out, place / "run")]
     assert rows[0] == rows[1]
-
-
-@pytest.fixture
-def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(uri: str, offset: int = 0) -> None:
-        raise AssertionError(f"read {uri}")
-
-    monkeypatch.setattr(sources, "open_at", refuse)
-    monkeypatch.setattr(sources, "identify", refuse)
 
 
 def manifests(run: Path) -> dict[str, bytes]:
