@@ -65,7 +65,7 @@ def shingle(text: str, settings: Dedup) -> Shingles:
     single = (
         xxhash.xxh3_128_hexdigest(_first_shingle(stream, by_character, settings.shingle)) if len(hashes) == 1 else None
     )
-    return Shingles(xxhash.xxh3_128_hexdigest(stream.tobytes()), hashes, len(units), by_character, single)
+    return Shingles(xxhash.xxh3_128_hexdigest(stream.data), hashes, len(units), by_character, single)
 
 
 def shingle_hashes(text: str, settings: Dedup) -> Hashes:

@@ -46,7 +46,7 @@ class ShingleStore:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="gristmill-kept-")  # noqa: SIM115 - closed by __exit__
         at = self._file.seek(0, 2)
-        self._file.write(hashes.tobytes())
+        self._file.write(hashes.data)
         self._places[key] = (at, hashes.nbytes)
 
     def get(self, key: Hashable) -> Hashes | None:

@@ -14,6 +14,7 @@ import xxhash
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from pipeline.memory import HUGE, give_back
 from pipeline.quality.judge import COLUMNS, judge
 from pipeline.recipe import Recipe
 from pipeline.spark import map_in_arrow
@@ -111,16 +112,15 @@ def entering(
     return whole.hexdigest(), sum(row["n"] for row in rows)
 
 
-def text_reader(storage: Storage) -> Callable[[str, Sequence[int]], list[str]]:
-    """`read(part, rows)`: the texts that dedup compares (`edited`, else `text`), in the order asked for."""
+def text_reader(storage: Storage) -> Callable[[str, Sequence[int]], Iterator[str]]:
+    """`read(part, rows)`: the texts that dedup compares (`edited`, else `text`) of rows in ascending order."""
 
-    def read(part: str, rows: Sequence[int]) -> list[str]:
-        texts: dict[int, str] = {}
+    def read(part: str, rows: Sequence[int]) -> Iterator[str]:
         with RowReader(storage, part, ["text", "edited"]) as reader:
-            for positions, table in reader.read(rows):
-                best = pc.coalesce(table["edited"], table["text"]).to_pylist()
-                texts.update(zip(positions.tolist(), best, strict=True))
-        return [texts[row] for row in rows]
+            for _, table in reader.read(rows):
+                yield from pc.coalesce(table["edited"], table["text"]).to_pylist()
+                if table.nbytes > HUGE:
+                    give_back()
 
     return read
 
