@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from pipeline.errors import GristmillError
+from pipeline.memory import HUGE, give_back
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -271,13 +272,17 @@ class _Worker:
                     return self._give_up(_OVER_MEMORY)
                 pack(slot, 0, begun, _SENDING, 0.0, 0.0, resident)
                 del item, entry
-                self._send(verdict, key, value, detail)
+                sent = self._send(verdict, key, value, detail)
                 del value
+                if sent > HUGE:
+                    give_back()
                 if alone:
-                    return self._send("again", None, None, None)
+                    self._send("again", None, None, None)
+                    return
                 if peak > self._limits.memory // 2 and _resident(os.getpid()) - resident > self._limits.memory // 4:
                     # What earlier items left behind would count against the next one.
-                    return self._send("again", None, None, None)
+                    self._send("again", None, None, None)
+                    return
                 pack(slot, 0, begun, _READING, time.process_time(), time.monotonic(), resident)
         except MemoryError:
             return self._give_up(_OVER_MEMORY)
@@ -304,13 +309,15 @@ class _Worker:
     def _give_up(self, phase: int) -> None:
         _SLOT.pack_into(self._slot, 0, 0, phase, 0.0, 0.0, self._resident)
 
-    def _send(self, *message: Any) -> None:
+    def _send(self, *message: Any) -> int:
+        """Bytes of the message."""
         body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         view = memoryview(_FRAME.pack(len(body)) + body) if len(body) < 65536 else None
         if view is None:
             self._write(memoryview(_FRAME.pack(len(body))))
             view = memoryview(body)
         self._write(view)
+        return len(body)
 
     def _write(self, view: memoryview) -> None:
         while view:
@@ -328,6 +335,9 @@ def _frames(buffer: bytearray) -> Iterator[tuple[Any, Any, Any, Any]]:
         with memoryview(buffer) as whole, whole[at + _FRAME.size : end] as body:
             message = pickle.loads(body)
         at = end
+        if size > HUGE:  # its bytes need not stay while it is written
+            del buffer[:at]
+            at = 0
         yield message
     del buffer[:at]
 

@@ -270,7 +270,7 @@ def test_leaving_after_one_batch_ends_cleanly(run: Path) -> None:
     for _ in range(30):
         for _batch in Loader(settings(run, threads=3)):
             break
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # threads of earlier tests may end meanwhile
     loader = Loader(settings(run, threads=3, epochs=None))
     going = iter(loader)
     next(going)
