@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).resolve().parents[1]
-POOLED = "pool"  #: the fixture of spawned torch processes
 
 
 def _free_port() -> int:
@@ -36,14 +35,6 @@ os.environ |= {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 os.environ.pop("AWS_PROFILE", None)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several processes (infra/test): tests of one file stay together, and those that share the pool."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            place = item.path.relative_to(PROJECT).as_posix()
-            item.add_marker(pytest.mark.xdist_group("pool" if POOLED in item.fixturenames else place))
 
 
 @pytest.fixture(scope="session")
