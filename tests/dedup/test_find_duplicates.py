@@ -90,6 +90,7 @@ def test_partitions_and_order_do_not_matter(spark: SparkSession) -> None:
     documents = trees(6, 200)
     whole = dedup(spark, documents, Dedup(), partitions=1)
     assert dedup(spark, documents, Dedup(), partitions=7, shuffle=1) == whole
+    assert dedup(spark, documents, Dedup(), partitions=64, shuffle=2, one_task=0) == whole
     assert len(whole.removed) > 50
 
 

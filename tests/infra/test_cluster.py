@@ -9,13 +9,21 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
+from pipeline.recipe import load
+from tests.dedup.corpus import dedup
+from tests.dedup.test_find_duplicates import trees
 from tests.run import runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).resolve().parents[2]
 BARE_PYTHON = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
@@ -34,6 +42,68 @@ paths = spark.sparkContext.parallelize(range(4), 4).map(lambda _: __import__("pi
 print("MASTER", spark.sparkContext.master)
 print("PLACES", len(places), len({place.rsplit("/", 3)[0] for place in places}))
 print("PROJECT", *paths)
+"""
+
+FIND_DUPLICATES = """
+import hashlib, json, os, sys, threading, time
+
+sys.path.insert(0, sys.argv[1])
+import psutil
+from pyspark import cloudpickle
+from pipeline.dedup import rounds
+from pipeline.recipe import load
+from pipeline.spark import session
+from tests.dedup import corpus, test_find_duplicates
+
+cloudpickle.register_pickle_by_value(corpus)
+spark = session()
+killed = []
+
+
+def executors():
+    for process in psutil.process_iter():
+        try:
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()) and sys.argv[2] in process.cwd():
+                yield process
+        except psutil.Error:
+            pass
+
+
+def kill_one(step):
+    tracker = spark.sparkContext.statusTracker()
+    for _ in range(3000):
+        stages = [tracker.getStageInfo(i) for i in tracker.getActiveStageIds()]
+        if any(stage and stage.numActiveTasks for stage in stages):
+            victim = next(executors())
+            for member in [*victim.children(recursive=True), victim]:
+                try:
+                    member.kill()
+                except psutil.NoSuchProcess:
+                    pass
+            killed.append(step)
+            return
+        time.sleep(0.003)
+
+
+def with_a_kill(step, method):
+    def run(*arguments):
+        if step in killed:
+            return method(*arguments)
+        thread = threading.Thread(target=kill_one, args=(step,))
+        thread.start()
+        try:
+            return method(*arguments)
+        finally:
+            thread.join()
+
+    return run
+
+
+for step in ("_pairs", "_decide"):
+    setattr(rounds.Rounds, step, with_a_kill(step, getattr(rounds.Rounds, step)))
+found = corpus.dedup(spark, test_find_duplicates.trees(1, 150), load("fineweb").dedup, 7, shuffle=5, one_task=0)
+print("KILLED", *killed)
+print("FOUND", hashlib.sha256(json.dumps(found.removed, sort_keys=True).encode()).hexdigest())
 """
 
 
@@ -56,13 +126,15 @@ def master(state: Path) -> str:
     return cluster("up", state)
 
 
-def submit(folder: Path, master: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """spark-submit of LOOK in an empty working directory; it sends what Python says on stderr to stdout."""
+def submit(
+    folder: Path, master: str, *arguments: str, job: str = LOOK, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """spark-submit of `job` in an empty working directory; it sends what Python says on stderr to stdout."""
     script = folder / "look.py"
-    script.write_text(LOOK)
+    script.write_text(job)
     empty = folder / "empty"
     empty.mkdir(exist_ok=True)
-    options, _, files = " ".join(arguments).partition(" -- ")
+    options, _, files = " ".join(arguments).partition("-- ")
     return subprocess.run(
         [
             "bash",
@@ -138,6 +210,19 @@ def test_the_main_job_on_the_cluster_gives_the_same_shards(
     rejected = sum(n for reasons in counts[0]["rejected"].values() for n in reasons.values())
     assert rejected == sum(not verdict["kept"] for verdict in runs.rows(out, "verdicts"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "run"]
+
+
+def test_executors_lost_in_dedup_change_no_survivor(
+    tmp_path: Path, state: Path, master: str, spark: SparkSession
+) -> None:
+    """One while candidates are looked for, one while survivors are decided."""
+    few = "--conf spark.sql.shuffle.partitions=2"  # 200 by default, in each of some twenty steps
+    done = submit(tmp_path, master, few, "--", str(PROJECT), str(state), job=FIND_DUPLICATES)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "KILLED _pairs _decide" in done.stdout, done.stdout
+    here = dedup(spark, trees(1, 150), load("fineweb").dedup)
+    assert len(here.removed) > 40
+    assert f"FOUND {sha256(json.dumps(here.removed, sort_keys=True).encode()).hexdigest()}" in done.stdout
 
 
 def test_executors_without_the_project_are_told_apart(tmp_path: Path, master: str) -> None:
