@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from pipeline.errors import GristmillError
+from pipeline.errors import GristmillError, UsageError, one_line
 from pipeline.recipe import nearest
 
 #: verb -> (module, one line of help). A module is imported only when its verb is called: Spark and torch are slow.
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; 0 = done, 1 = the run failed, 2 = wrong usage or recipe."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
-        print(f"gristmill: unknown command {arguments[0]!r}{nearest(arguments[0], VERBS)}", file=sys.stderr)
+        print(f"gristmill: unknown command {arguments[0]!a}{nearest(arguments[0], VERBS)}", file=sys.stderr)
         return 2
     if not arguments:
         _parser(None).print_help(sys.stderr)
@@ -50,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def guarded(args: argparse.Namespace) -> int:
     """Run the chosen verb; what goes wrong becomes one line on stderr (and a traceback under GRISTMILL_DEBUG=1)."""
     try:
+        _require_utf8(args)
         return int(args.run(args))
     except GristmillError as error:
         message, status = str(error), error.exit_status
@@ -66,8 +67,18 @@ def guarded(args: argparse.Namespace) -> int:
         message, status = told[1] if told else f"{type(error).__name__}: {_first_line(error)} {where}", 1
     if os.environ.get("GRISTMILL_DEBUG"):
         traceback.print_exc()
-    print(f"gristmill: {message}", file=sys.stderr)
+    print(f"gristmill: {one_line(message)}", file=sys.stderr)
     return status
+
+
+def _require_utf8(args: argparse.Namespace) -> None:
+    """Names and addresses are stored as text, and bytes that are no UTF-8 are none."""
+    for value in vars(args).values():
+        for text in value if isinstance(value, list) else [value]:
+            try:
+                str(text).encode()
+            except UnicodeEncodeError:
+                raise UsageError(f"{text}: not UTF-8; give the file or folder a name that is") from None
 
 
 def single(module: str, argv: Sequence[str] | None = None) -> int:

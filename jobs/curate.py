@@ -42,13 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pipeline import recipe
+    from pipeline.errors import one_line
     from pipeline.run.curate import curate
 
     wanted = recipe.load(args.recipe, args.overrides)
     outcome = curate(args.inputs, args.out, wanted, master=args.master, files=args.files, against=args.against)
     print(json.dumps(outcome.run, indent=2, sort_keys=True) if args.json else summary(outcome.run, args.out))
     for line in outcome.failed:
-        print(f"gristmill: {line}", file=sys.stderr)
+        print(f"gristmill: {one_line(line)}", file=sys.stderr)
     return 1 if outcome.failed else 0
 
 

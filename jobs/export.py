@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -54,13 +54,19 @@ def _write(file: BinaryIO, rows: Iterable[dict[str, Any]]) -> int:
 
 @contextmanager
 def _output(path: str | None) -> Iterator[BinaryIO]:
-    """A file that appears under its name only when it is whole; standard output without a name."""
+    """A file that appears under its name only when it is whole; standard output without a name.
+
+    What is there and no plain file (/dev/stdout, a pipe) is written to as it is: it must not be replaced by a file.
+    """
     if path is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.part")
+    if not target.name or os.path.isdir(target):
+        raise UsageError(f"--out {path}: a folder; name the file to write")
+    straight = os.path.exists(target) and not os.path.isfile(target)
+    temporary = target if straight else target.with_name(f".{target.name}.part")
     try:
         with open(temporary, "wb") as plain:
             if target.suffix == ".gz":
@@ -69,8 +75,11 @@ def _output(path: str | None) -> Iterator[BinaryIO]:
                     yield cast(BinaryIO, packed)
             else:
                 yield plain
-        os.replace(temporary, target)
+        if not straight:
+            os.replace(temporary, target)
     except OSError as error:
         raise GristmillError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        if not straight:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)

@@ -20,9 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from pipeline.language import check_allowed
     from pipeline.quality.judge import judge
     from pipeline.report import reading, whatif
 
     result = whatif.what_if(reading.open_finished(args.dir), args.overrides, judge)
+    if any(key.startswith("language.allowed") for key, _, _ in result.changes):
+        check_allowed(result.recipe.language)
     print(json.dumps(whatif.as_json(result), ensure_ascii=False, indent=2) if args.json else whatif.as_text(result))
     return 0

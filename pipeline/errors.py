@@ -15,6 +15,18 @@ class UsageError(GristmillError):
     exit_status = 2
 
 
+def one_line(message: str) -> str:
+    """`message` as a terminal can show it in one line: names from a disk may hold line feeds, escapes, odd bytes."""
+    return "".join(c if c.isprintable() else _escaped(c) for c in message)
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python carries it in names
+        return f"\\x{code - 0xDC00:02x}"
+    return char if char == "\xa0" else char.encode("unicode_escape").decode()
+
+
 class Rejected(Exception):  # noqa: N818 - a verdict, not a fault
     """One document ends here. `stage` and `reason` are of `datasets.REASONS`; `detail` is for people."""
 

@@ -169,7 +169,7 @@ def load_model(path: str) -> LabelModel:
         raise UsageError(f"language.model: no file {file}; give a fastText model or {BUILTIN_MODEL}")
     try:
         return open_model(file)
-    except (ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"language.model: {file} is no fastText model ({error})") from None
 
 

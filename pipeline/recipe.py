@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import math
+import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -23,10 +23,11 @@ from pipeline.errors import UsageError
 from pipeline.signals import RULES_BY_NAME
 
 PRESETS = ("fineweb", "gopher", "c4", "refinedweb", "minimal")
+_MOST_MIB = 1 << 20  #: a tebibyte: sizes beyond it are slips, and overflow what the system takes
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Range(Section):
@@ -40,8 +41,6 @@ class Range(Section):
         bounds = [b for b in (self.min, self.max) if b is not None]
         if not bounds:
             raise ValueError("a rule needs min or max")
-        if any(not math.isfinite(b) for b in bounds):
-            raise ValueError("bounds must be finite numbers")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"no number is in the range: min {self.min:g} > max {self.max:g}")
         return self
@@ -50,20 +49,20 @@ class Range(Section):
 class Input(Section):
     base: str = "https://data.commoncrawl.org/"  #: relative entries of a paths list without an origin of its own
     crawl: str | None = None  #: the crawl's name where the file's warcinfo has none
-    split_mib: float = Field(256, gt=0)  #: larger files are split at record boundaries among tasks
+    split_mib: float = Field(256, gt=0, le=_MOST_MIB)  #: larger files are split at record boundaries among tasks
     #: https:// and s3:// only
     requests: int = Field(8, ge=1)  #: in flight at once to one server, from all processes of a machine
     tries: int = Field(8, ge=1)  #: failed requests in a row before a file is given up
     wait_seconds: float = Field(1, gt=0, le=60)  #: before the second try; doubled for each further one, up to a minute
-    stall_seconds: float = Field(30, gt=0)  #: without a byte, or at less than 4 KiB/s: the request has failed
+    stall_seconds: float = Field(30, gt=0, le=86_400)  #: without a byte, or below 4 KiB/s: the request has failed
 
 
 class Limits(Section):
-    body_mib: float = Field(64, gt=0)  #: decoded body; more is `too_large`
-    inflation_ratio: float = Field(200, gt=1)  #: decoded / encoded, above `inflation_free_mib`
-    inflation_free_mib: float = Field(1, ge=0)
-    cpu_seconds: float = Field(10, gt=0)  #: one document's CPU time from bytes to signals
-    memory_mib: float = Field(900, gt=0)  #: what one document may add to its process
+    body_mib: float = Field(64, gt=0, le=_MOST_MIB)  #: decoded body; more is `too_large`
+    inflation_ratio: float = Field(200, gt=1, le=1e9)  #: decoded / encoded, above `inflation_free_mib`
+    inflation_free_mib: float = Field(1, ge=0, le=_MOST_MIB)
+    cpu_seconds: float = Field(10, gt=0, le=86_400)  #: one document's CPU time from bytes to signals
+    memory_mib: float = Field(900, gt=0, le=_MOST_MIB)  #: what one document may add to its process
 
 
 class Url(Section):
@@ -214,7 +213,7 @@ class Dedup(Section):
     bands: int = Field(14, ge=1)
     rows: int = Field(8, ge=1)
     threshold: float = Field(0.8, gt=0, le=1)  #: exact Jaccard at which a document is a near-duplicate
-    seed: int = Field(1, ge=0)
+    seed: int = Field(1, ge=0, lt=2**32)
     fold_numbers: bool = False
     per_language: bool = False  #: compare only documents of one language
     per_crawl: bool = False  #: compare only documents of one crawl (`crawl` in records/; all without one are one)
@@ -240,8 +239,8 @@ class Pii(Section):
 
 
 class Publish(Section):
-    shard_mib: float = Field(256, gt=0)  #: text bytes per shard, about
-    row_group_mib: float = Field(8, gt=0)  #: text bytes per row group, at most (one larger document is alone)
+    shard_mib: float = Field(256, ge=1e-4, le=_MOST_MIB)  #: text bytes per shard, about
+    row_group_mib: float = Field(8, gt=0, le=_MOST_MIB)  #: text bytes per row group, at most; a larger text is alone
     tokenizer: str | None = None  #: a tokenizer.json; sets n_tokens
     tokenize: bool = False  #: store the token ids
     eos_id: int | None = None
@@ -319,7 +318,10 @@ def _apply(tree: dict[str, Any], overrides: Sequence[str], what: str) -> Recipe:
         if not equals:
             raise UsageError(f"--set {item}: write key=value, for example --set language.min_score=0.5")
         _put(tree, key.strip(), _parse_value(value.strip()), item)
-    rules = tree.get("quality", {}).get("rules")
+    if any("\0" in text for text in _strings(tree)):
+        raise UsageError(f"{what}: a key or value holds a NUL character, which no name can")
+    quality = tree.get("quality")
+    rules = quality.get("rules") if isinstance(quality, dict) else None
     if isinstance(rules, dict):
         off = [name for name, bounds in rules.items() if bounds == "off" or bounds is False]
         for name in off:
@@ -337,23 +339,29 @@ def _read(source: str, seen: tuple[str, ...]) -> dict[str, Any]:
         text = resources.files("pipeline.recipes").joinpath(f"{source}.toml").read_text("utf-8")
     elif source.endswith(".toml") or "/" in source:
         try:
-            text = Path(source).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"recipe {source}: cannot be read ({error})") from None
+            text = Path(source).read_text("utf-8-sig")  # some editors put a byte order mark first
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"recipe {source}: cannot be read ({why})") from None
     else:
         raise UsageError(f"unknown recipe {source!r}{nearest(source, PRESETS)}; a file's name ends in .toml")
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"recipe {source}: not TOML: {error}") from None
+    except RecursionError:
+        raise UsageError(f"recipe {source}: nested too deep to be a recipe") from None
     base = tree.pop("extends", None)
     if base is None:
         return tree
-    if base in seen or base == source or not isinstance(base, str):
-        raise UsageError(f"recipe {source}: extends = {base!r} goes in a circle or is no name")
+    if not isinstance(base, str) or not base:
+        raise UsageError(f"recipe {source}: extends = {base!r} is no name of a preset or file")
+    seen = (*seen, os.path.realpath(source))  # one file has many spellings
     if base not in PRESETS:
-        base = str(Path(source).parent / base)
-    return _merge(_read(base, (*seen, source)), tree)
+        base = os.path.join(os.path.dirname(source) or ".", base)
+        if os.path.realpath(base) in seen:
+            raise UsageError(f"recipe {source}: extends goes in a circle, back to {base}")
+    return _merge(_read(base, seen), tree)
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -367,9 +375,23 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 def _parse_value(text: str) -> Any:
     """TOML where it parses (numbers, lists, quoted strings), else the bare word as a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
+    return parsed["value"] if len(parsed) == 1 else text  # else a line feed in it would begin another key
+
+
+def _strings(tree: Any) -> Iterator[str]:
+    """All keys and texts in it, however deep."""
+    left = [tree]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            left += one
 
 
 def _put(tree: dict[str, Any], key: str, value: Any, item: str) -> None:
@@ -392,7 +414,7 @@ def _first_problem(error: ValidationError) -> str:
     problems = error.errors()
     # a misspelt key may leave another one missing: the key itself tells more
     problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    path = [str(p) for p in problem["loc"]]
+    path = [str(p) for p in problem["loc"] if p not in ("Pii", "literal[False]")]  # which pydantic adds to tell a union
     where = ".".join(path)
     if problem["type"] == "extra_forbidden":
         return f"unknown key {where}{_nearest_key(path)}"

@@ -6,10 +6,13 @@ Without arguments it is an embedded `local[N,4]` on whatever Java 17+ there is, 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,6 +90,21 @@ def session(master: str | None = None, *, app: str = "gristmill") -> SparkSessio
         return _settle(SparkSession.builder.config(conf=conf).getOrCreate())
     except Exception as error:  # Py4J and PySpark raise many kinds; each means the same to the user
         raise GristmillError(f"Spark did not start on {chosen}: {_first_line(error)}") from error
+
+
+def quiet_interrupts() -> None:
+    """Ctrl-C raises KeyboardInterrupt and nothing else; call it once there is a session.
+
+    PySpark's own handler asks Java to cancel its jobs, over the connection that the main thread is waiting on: that
+    fails, in three tracebacks. A command ends then anyway, and Java with it.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "while sending command" not in str(record.msg)
 
 
 def map_in_arrow(

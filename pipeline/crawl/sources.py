@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 import gzip
 import os
+import stat
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
@@ -57,6 +58,13 @@ def expand(inputs: Sequence[str], *, base: str, files: int | None = None, settin
     for text in inputs:
         found.update(_expand_one(text, base, settings))
     chosen = sorted(found)
+    for uri in chosen:
+        try:
+            uri.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"input {uri}: its name is not UTF-8, so no dataset can hold it; rename the file"
+            ) from None
     if files is not None and files < len(chosen):
         if files < 1:
             raise UsageError(f"--files {files}: ask for one file at least")
@@ -168,13 +176,9 @@ def _expand_one(text: str, base: str, settings: Input) -> list[str]:
         return _read_list(text, base, settings)
     if _is_remote(text):
         return _expand_remote(text, settings)
+    text = text.removeprefix("file://")
     if os.path.isdir(text):
-        found = [
-            os.path.join(folder, name)
-            for folder, _, names in os.walk(text, followlinks=True)
-            for name in names
-            if is_crawl_file(name)
-        ]
+        found = list(_crawl_files(text))
         if not found:
             raise UsageError(f"input {text}: no crawl files in this folder (*.warc, *.warc.gz, *.wet.gz, *.arc.gz ...)")
         return [os.path.abspath(f) for f in found]
@@ -189,6 +193,8 @@ def _expand_one(text: str, base: str, settings: Input) -> list[str]:
         if not found:
             raise UsageError(f"input {text}: nothing matches this pattern")
         return found
+    if os.path.exists(text):
+        raise UsageError(f"input {text}: neither a file nor a folder; what comes out of a pipe must be saved first")
     raise UsageError(f"input {text}: no such file or folder")
 
 
@@ -198,7 +204,24 @@ def is_crawl_file(name: str) -> bool:
 
 
 def _holds_crawl_files(folder: str) -> bool:
-    return any(is_crawl_file(name) for _, _, names in os.walk(folder, followlinks=True) for name in names)
+    return next(_crawl_files(folder), None) is not None
+
+
+def _crawl_files(root: str) -> Iterator[str]:
+    """The crawl files in a folder and those below it; links are followed, and each folder is entered once."""
+
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"input {root}: {error.filename} cannot be read ({error.strerror})")
+
+    entered: set[tuple[int, int]] = set()
+    for folder, folders, names in os.walk(root, followlinks=True, onerror=refuse):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in entered:  # a link that leads back, or a second way to it
+            folders.clear()
+            continue
+        entered.add((status.st_dev, status.st_ino))
+        folders.sort()
+        yield from (os.path.join(folder, name) for name in names if is_crawl_file(name))
 
 
 def _expand_remote(uri: str, settings: Input) -> list[str]:
@@ -247,7 +270,7 @@ def _read_list(text: str, base: str, settings: Input) -> list[str]:
                 data = file.read()
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
-        entries = [line.strip() for line in data.decode("utf-8").splitlines()]
+        entries = [line.strip() for line in data.decode("utf-8-sig").split("\n")]
     except FileNotFoundError:
         raise UsageError(f"input {text}: no such list") from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
@@ -289,6 +312,8 @@ def _filesystem(uri: str) -> tuple[Any, str]:
 
 
 def _local_mark(status: os.stat_result) -> tuple[int, str]:
+    if not stat.S_ISREG(status.st_mode):  # to open a pipe would be to wait for ever
+        raise OSError("a folder, not a file" if stat.S_ISDIR(status.st_mode) else "a pipe or device, not a file")
     return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
 
 

@@ -87,7 +87,7 @@ def open_finished(uri: str) -> Run:
     document = storage.read_json("run.json")
     if not isinstance(document, dict) or document.get("status") != "finished":
         raise unfinished
-    if not storage.exists("shards/manifest.json"):
+    if storage.read_manifest("shards") is None:
         raise unfinished
     try:
         recipe = Recipe.model_validate(document["recipe"])

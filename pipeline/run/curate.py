@@ -61,6 +61,7 @@ class Run:
             begin = time.monotonic()
             say("starting Spark; the first run on a machine compiles for a minute")
             self._session = spark.session(self.master)
+            spark.quiet_interrupts()
             spark.preflight(self._session, keys.versions(), keys.model_files(self.recipe), warm)
             self.timings["session"] = round(time.monotonic() - begin, 3)
         return self._session

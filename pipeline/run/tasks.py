@@ -256,12 +256,11 @@ def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mappi
         gaps.extend(part.meta["gaps"])
         covered += part.meta["bytes_covered"]
         unsound += part.meta["unsound"]
-    status = (
-        "ok" if not gaps and not unsound else "damaged" if sum(part.rows for part in parts) or skipped else "skipped"
-    )
+    anything = skipped or any(part.rows for part in parts)
+    status = "skipped" if not anything else "damaged" if gaps or unsound else "ok"
     return row | {
         "status": status,
-        "detail": _why_skipped(gaps) if status == "skipped" else None,
+        "detail": _why_skipped(planned.size, gaps) if status == "skipped" else None,
         "records_by_type": dict(sorted(by_type.items())),
         "skipped_by_type": dict(sorted(skipped.items())),
         "gaps": gaps,
@@ -269,7 +268,9 @@ def input_row(planned: PlannedInput, parts: Sequence[Part] | None, failed: Mappi
     }
 
 
-def _why_skipped(gaps: list[dict[str, Any]]) -> str:
+def _why_skipped(size: int, gaps: list[dict[str, Any]]) -> str:
+    if not size:
+        return "the file is empty"
     refused = any(gap["cause"] == warc.LZ4_REFUSED for gap in gaps)
     return warc.LZ4_REFUSED if refused else "no crawl record in it"
 

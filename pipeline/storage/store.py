@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pipeline.datasets import SCHEMA_VERSION
@@ -194,9 +195,16 @@ def open_run(uri: str, must_exist: bool = False) -> Storage:
         raise UsageError(f"{uri} is not a run: it has no {RUN}; name a folder that `gristmill curate --out` wrote")
     if storage.local and storage.fs.isfile(storage.path("")):
         raise UsageError(f"{uri} is a file; --out takes a folder")
+    if storage.local and (outer := _run_around(storage.uri)):
+        raise UsageError(f"{uri} lies inside the run {outer}, which removes what is not its own; name another folder")
     if not storage.exists(LOCK) and (stranger := next(iter(storage.list()), None)):
         raise UsageError(f"{uri} holds other files ({stranger}) and is no run; name a new or an empty folder")
     return storage
+
+
+def _run_around(folder: str) -> Path | None:
+    """The run that the local path `folder` is inside of."""
+    return next((outer for outer in Path(folder).parents if (outer / RUN).is_file()), None)
 
 
 def _manifest_path(dataset: str) -> str:

@@ -54,6 +54,21 @@ def test_what_is_not_there_is_named(folder: Path, name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_links_that_lead_back_are_followed_once(folder: Path) -> None:
+    before = names(expand([str(folder)], base=BASE))
+    for place in ("a/loop", "a/deep/loop", "b/loop", "b/other"):  # 40 levels, three ways at each, without a limit
+        (folder / place).symlink_to(folder)
+    assert sorted(names(expand([str(folder)], base=BASE))) == sorted(before)
+
+
+def test_what_is_no_file_is_not_opened(folder: Path) -> None:
+    os.mkfifo(folder / "a/pipe.warc.gz")
+    with pytest.raises(UsageError, match=r"pipe\.warc\.gz: cannot be read .*a pipe or device"):
+        identify(str(folder / "a/pipe.warc.gz"))
+    with pytest.raises(UsageError, match="a folder, not a file"):
+        identify(str(folder / "a"))
+
+
 def test_no_input_at_all() -> None:
     with pytest.raises(UsageError, match="no input"):
         expand([], base=BASE)
@@ -61,7 +76,7 @@ def test_no_input_at_all() -> None:
 
 def test_lists_of_paths(folder: Path) -> None:
     lines = ["a/one.warc.gz", "", "crawl-data/x.warc.gz", "https://other.example/y.warc.gz", "s3://bucket/z.warc.gz"]
-    (folder / "warc.paths").write_text("\n".join(lines))
+    (folder / "warc.paths").write_text("\ufeff" + "\n".join(lines))  # as some editors begin a file
     (folder / "warc.paths.gz").write_bytes(gzip.compress("\r\n".join(lines).encode()))
     for name in ("warc.paths", "warc.paths.gz"):
         assert expand([str(folder / name)], base=BASE) == [

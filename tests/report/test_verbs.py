@@ -150,6 +150,8 @@ def test_export_to_a_file(plain: Written, tmp_path: Path, capsys: pytest.Capture
         ([], "name what to export"),
         (["--kept", "--reason", "near"], "name what to export"),
         (["--kept", "--limit", "-1"], "--limit -1"),
+        (["--kept", "--out", "."], "--out .: a folder"),
+        (["--kept", "--out", ""], "--out : a folder"),
     ],
 )
 def test_export_refuses(plain: Written, capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
@@ -161,6 +163,20 @@ def test_export_refuses(plain: Written, capsys: pytest.CaptureFixture[str], argv
 def test_export_to_an_impossible_place(plain: Written, capsys: pytest.CaptureFixture[str]) -> None:
     _, err = _lines(capsys, 1, "export", str(plain.folder), "--kept", "--out", "/nowhere/at/all.jsonl")
     assert err == "gristmill: cannot write /nowhere/at/all.jsonl: No such file or directory\n"
+    _, err = _lines(capsys, 1, "export", str(plain.folder), "--kept", "--out", "x" * 300)
+    assert err.endswith("File name too long\n")
+
+
+def test_export_writes_to_a_pipe_and_leaves_it_one(
+    plain: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"  # /dev/stdout is no other, and to replace that would break the machine
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        _lines(capsys, 0, "export", str(plain.folder), "--kept", "--limit", "1", "--out", str(pipe))
+        assert reader.communicate(timeout=20)[0].startswith(b'{"record_id"')
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
 
 
 def test_export_stops_quietly_when_its_reader_does(plain: Written) -> None:
@@ -217,6 +233,17 @@ def test_an_unfinished_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], v
         (tmp_path / "run" / "run.json").unlink(missing_ok=True)
 
 
+@pytest.mark.parametrize("verb", ["report", "why", "rules", "export", "dups"])
+def test_a_manifest_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    more = {"why": ["http://x/"], "export": ["--kept"]}.get(verb, [])
+    write_run(tmp_path / "run", rows=20)
+    for content in ("{}", "[]", "null"):
+        (tmp_path / "run" / "shards" / "manifest.json").write_text(content)
+        out, err = _lines(capsys, 1, verb, str(tmp_path / "run"), *more)
+        assert (out, err.count("\n")) == ("", 1)
+        assert "is not a manifest" in err or "not finished" in err
+
+
 @pytest.mark.parametrize("damage", ["gone", "cut", "shuffled"])
 def test_a_damaged_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
     write_run(tmp_path / "run", rows=40)
@@ -257,6 +284,7 @@ def test_rules_refuses_in_one_line(plain: Written, capsys: pytest.CaptureFixture
         ("edit.c4.min_words=9", "run curate with --set edit.c4"),
         ("quality.rules.c4_sentence=off", "nearest: c4_sentences"),
         ("qualty.rules.c4_sentences=off", "nearest: quality"),
+        ('language.allowed=["xx"]', "the model never returns 'xx'"),
     ):
         out, err = _lines(capsys, 2, "rules", str(plain.folder), "--set", override)
         assert (out, err.count("\n")) == ("", 1)

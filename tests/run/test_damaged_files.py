@@ -120,6 +120,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     began = time.monotonic()
     (folder / "packed.warc.lz4").write_bytes(b"\x04\x22\x4d\x18" + whole)
     (folder / "notes.txt").write_bytes(b"no archive at all\n" * 99)
+    (folder / "void.warc.gz").touch()
     by_hand = [folder / "packed.warc.lz4", folder / "notes.txt"]
     assert runs.curate([folder, *by_hand], folder / "run") == 0
     assert time.monotonic() - began < 100, "of which the largest bomb takes a second or two"
@@ -171,6 +172,7 @@ def test_the_report_names_files_and_accounts_balance(finished_run: Path) -> None
     cut = sum(name[0] == "1" for name in inputs)
     assert Counter(row["status"] for name, row in inputs.items() if name[0] in "125") == {"damaged": cut + 7, "ok": 1}
     assert (inputs["notes.txt"]["status"], inputs["notes.txt"]["detail"]) == ("skipped", "no crawl record in it")
+    assert (inputs["void.warc.gz"]["status"], inputs["void.warc.gz"]["detail"]) == ("skipped", "the file is empty")
     assert (inputs["packed.warc.lz4"]["status"], inputs["packed.warc.lz4"]["detail"]) == ("skipped", LZ4_REFUSED)
     (gap,) = inputs["2c-zeros.warc.gz"]["gaps"]
     assert (gap["length"], gap["cause"]) == (37, "bytes between records")

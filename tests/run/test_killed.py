@@ -43,15 +43,25 @@ def _appears(folder: Path, pattern: str, process: subprocess.Popen[bytes], secon
         time.sleep(0.01)
 
 
-def test_a_run_killed_twice_goes_on_and_ends_as_an_uninterrupted_one(crawl: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_again_and_again_ends_as_an_uninterrupted_one(
+    crawl: Path, whole: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     family: list[psutil.Process] = []
-    for moment in ("records/_receipts/*.json", "verdicts/*.parquet"):
-        process = subprocess.Popen(command(crawl, out), stderr=subprocess.DEVNULL)
+    for moment, sent, status in (
+        ("records/_receipts/*.json", signal.SIGKILL, -signal.SIGKILL),
+        ("duplicates/*", signal.SIGINT, 130),
+        ("verdicts/*.parquet", signal.SIGKILL, -signal.SIGKILL),
+    ):
+        process = subprocess.Popen(command(crawl, out), stderr=subprocess.PIPE)
         _appears(out, moment, process)
         family += psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.send_signal(sent)
+        said = process.communicate()[1].decode()
+        assert process.returncode == status, said
+        if sent == signal.SIGINT:
+            assert said.splitlines()[-1].startswith("gristmill: interrupted; the same command goes on")
+            assert "Traceback" not in said
     again = subprocess.run(command(crawl, out), capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert runs.shard_hashes(out) == runs.shard_hashes(whole)

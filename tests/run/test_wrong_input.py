@@ -43,8 +43,24 @@ def file(tmp_path: Path) -> Path:
         (["curate", "{file}", "--out", "{dir}/out", "--set", "language.model={dir}/no.bin"], 2, "no.bin"),
         (["curate", "{file}", "--out", "{dir}/out", "--set", "publish.tokenizer={dir}/no.json"], 2, "no.json"),
         (["curate", "{file}", "--out", "{dir}/out", "--set", "quality.score_model={dir}/no.bin"], 2, "no.bin"),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", "quality=off"], 2, "keys of its own"),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", "limits.body_mib=inf"], 2, "finite"),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", "limits.memory_mib=1e300"], 2, "memory_mib"),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", "publish.shard_mib=1e-300"], 2, "shard_mib"),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", "dedup.seed=4294967296"], 2, "dedup.seed"),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", "publish.pii.emial=true"], 2, "publish.pii.emial "),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", "x=" + "[" * 5000], 2, "unknown key x"),
+        (["curate", "{file}", "--out", "{dir}/out", "--set", 'keep_text="all"\nname="a"'], 2, "keep_text"),
+        (["curate", "{file}", "--out", "{dir}/out", "--recipe", "{dir}/circle.toml"], 2, "circle"),
+        (["curate", "{file}", "--out", "{dir}/out", "--recipe", "{dir}/nul.toml"], 2, "NUL"),
+        (["curate", "{file}", "--out", "{dir}/out", "--recipe", "{dir}/deep.toml"], 2, "too deep"),
+        (["curate", "{file}", "--out", "{dir}/out", "--recipe", "{dir}/feed.toml"], 2, r"a\nb"),
+        (["curate", "{dir}/pipe", "--out", "{dir}/out"], 2, "neither a file nor a folder"),
+        (["curate", "{dir}/odd", "--out", "{dir}/out"], 2, r"\xff.warc: its name is not UTF-8"),
+        (["curate", "{file}", "--out", "{dir}/\udcff"], 2, r"\xff: not UTF-8"),
         (["curate", "{file}", "--out", "{file}"], 2, "is a file"),
         (["curate", "{file}", "--out", "{dir}/strange"], 2, "holds other files"),
+        (["curate", "{file}", "--out", "{dir}/run/records/new"], 2, "lies inside the run"),
         (["curate", "{file}"], 2, ""),
         (["curat", "x"], 2, "curate"),
         (["report", "{dir}/absent"], 2, "is not a run"),
@@ -63,8 +79,17 @@ def test_one_line_and_a_status(
     (tmp_path / "empty").mkdir()
     (tmp_path / "strange").mkdir()
     (tmp_path / "strange" / "thesis.txt").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
     (tmp_path / "zero.warc.gz").touch()
     (tmp_path / "list.paths").touch()
+    (tmp_path / "circle.toml").write_text(f'extends = "../{tmp_path.name}/circle.toml"')
+    (tmp_path / "nul.toml").write_text('[url]\nhard_words = ["a\\u0000b"]')
+    (tmp_path / "deep.toml").write_text("x = " + "[" * 5000)
+    (tmp_path / "feed.toml").write_text('"a\\nb" = 1')
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "a\udcff.warc").touch()
     before = set(tmp_path.rglob("*"))
     assert main([a.format(dir=tmp_path, file=file) for a in arguments]) == status
     said = capsys.readouterr()
