@@ -42,6 +42,8 @@ _ESCAPES = (
     (b"\x1b$)C", "iso2022_kr"),
 )  # fmt: skip
 _EAST_ASIAN = frozenset({"gb18030", "big5hkscs", "euc_jp", "cp932", "cp949"})
+#: What Python calls a text encoding and no page is in: escapes would be undone, `utf-7` hides markup.
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"})
 _META_WINDOW = 64 * 1024
 _CHARSET_VALUE = re.compile(rb"""charset\s*=\s*["']?\s*([\w.:+-]{2,40})""")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:+-]{2,40})["']""")
@@ -75,7 +77,10 @@ def to_text(body: bytes | memoryview, label: str | None = None, label_source: So
     try:
         text = str(body, "utf-8")
     except UnicodeDecodeError:
-        return _legacy(body, label, label_source)
+        joined = _surrogates_joined(body)
+        if joined is None:
+            return _legacy(body, label, label_source)
+        text = joined
     return _valid_utf8(body, text, label, label_source)
 
 
@@ -126,7 +131,7 @@ def _python_codec(name: str) -> str | None:
         info = codecs.lookup(known)
     except (LookupError, ValueError):
         return None
-    return known if info._is_text_encoding and known not in ("idna", "punycode", "undefined") else None
+    return known if info._is_text_encoding and info.name not in _NO_CHARSETS else None
 
 
 def _shown(codec: str) -> str:
@@ -181,6 +186,15 @@ def _few_pairs(values: np.ndarray) -> bool:
     """Whether all that is not ASCII is a handful of two-byte sequences, which an East Asian encoding may give too."""
     high = int(np.count_nonzero(values >= 0x80))
     return high <= 16 and not bool((values >= 0xE0).any())
+
+
+def _surrogates_joined(body: bytes | memoryview) -> str | None:
+    """UTF-8 in which some writer encoded the halves of a pair each for itself (CESU-8); halves alone are U+FFFD."""
+    try:
+        halves = str(body, "utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _holds_controls(values: np.ndarray) -> bool:

@@ -37,7 +37,7 @@ _INNER_KEYS = "children value c items nodes p paragraph data model components el
 _BODY = frozenset(_BODY_KEYS.split())
 #: Keys of what is said, below a list of paragraphs
 _PARTS = _BODY.union(_INNER_KEYS.split())
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(parse_int=float)  # numbers are not looked at, and int() refuses long ones
 _WORD = re.compile(r"\w+")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,500}>")
 _KEY = re.compile("[^a-z]+")

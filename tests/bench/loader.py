@@ -309,7 +309,7 @@ def peer(name: str, folder: Path, args: argparse.Namespace) -> tuple[list[str] |
     if not python:
         return None, {}
     code = LITDATA if name == "litdata" else HF.replace("FORM", name.removeprefix("hf_"))
-    script = folder / f"{name}.py"
+    script = folder / f"peer_{name}.py"
     script.write_text(code.replace("FOLDER", repr(str(folder))).replace("THREADS", str(args.threads)))
     threads = {"RAYON_NUM_THREADS": str(args.threads), "TOKENIZERS_PARALLELISM": "true"}
     return [python, str(script)], dict(os.environ) | threads

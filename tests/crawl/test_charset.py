@@ -138,6 +138,11 @@ def test_characters_that_no_text_has() -> None:  # cases 11 and 45
     lone = to_text(b"<p>\xed\xa0\x80 R\xc3\xa4ume \xc3\xbcber \xc3\x96l und mehr \xc3\xa4</p>" * 6, "utf-8")
     assert "Räume über Öl" in lone.text
     lone.text.encode()
+    halves = b"<p>" + b"plain words " * 90 + b"\xed\xa0\xbd\xed\xb8\x80 and \xed\xa0\xbd, \xed\xb8\x80</p>"
+    for label in (None, "utf-8", "windows-1252"):
+        joined = to_text(halves, label)
+        assert joined.charset == "utf-8"
+        assert joined.text.endswith("words \U0001f600 and \ufffd, \ufffd</p>"), label
 
 
 def test_labels() -> None:
@@ -148,6 +153,8 @@ def test_labels() -> None:
     assert codec_of("utf8") == "utf-8"
     assert codec_of("x-nonsense") is None
     assert codec_of("zip") is None
+    for no_charset in ("unicode_escape", "raw-unicode-escape", "utf-7", "idna", "punycode"):
+        assert codec_of(no_charset) is None
     assert declared_in_markup(b"<META NAME=x><meta content=\"text/html; charset = 'Big5' \"/>") == "big5"
     assert declared_in_markup(b'<script charset="x">var charset="y"</script><meta charset=utf-8>') == "utf-8"
     assert declared_in_markup(b'<?xml version="1.0" encoding="windows-1251"?>') == "windows-1251"

@@ -44,6 +44,7 @@ LD = {
         script(f"window.__INITIAL_STATE__ = {json.dumps(NEXT)}; start();"),
         script(f'window["__APOLLO_STATE__"]={json.dumps({"Post:1": {"content": MARKUP}})}'),
         script(f"var pageData = {json.dumps(PORTABLE)};"),
+        script(json.dumps(LD).replace("{", '{"n": %s,' % ("9" * 5000), 1), "type='application/ld+json'"),
         f'<div id="data-preloaded" data-preloaded="{html.escape(json.dumps(THREAD))}"></div>',
         f"<div data-page='{html.escape(json.dumps(NEXT))}'></div>",
         script(
