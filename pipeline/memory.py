@@ -1,6 +1,6 @@
 """Memory back to the system after something huge, so that what comes next does not stand on top of it.
 
-A worker with its child, on pages of 50 MB: 1.16 GB at the most, 1.74 GB without (tests/bench/memory.py).
+A worker with its child, on 40 pages of 50 MB: 1.17 GB at the most, 1.74 GB without (tests/bench/memory.py).
 """
 
 from __future__ import annotations
