@@ -19,6 +19,7 @@ from pathlib import Path
 
 import zstandard
 
+from pipeline.annotate import warm
 from pipeline.crawl import sources
 from pipeline.recipe import Recipe
 from pipeline.run.inputs import PlannedInput
@@ -134,6 +135,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.toy:
         args.seconds, args.seed = 10, 1
+    warm()  # what is compiled once is no file's time
     number, total = run(args.seconds, args.seed)
     print(f"{number} files in {args.seconds:g} s, seed {args.seed}: {dict(total.most_common())}")
     return 0
