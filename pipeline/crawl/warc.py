@@ -25,6 +25,7 @@ _TRAILER = b"\r\n\r\n"
 LZ4_REFUSED = "LZ4 is not read: unpack the file first (lz4 -d)"
 _ODD_VERSION = re.compile(rb"[\x21-\x7e][\x20-\x7e]{0,40}\r?\n(?:WARC|Content)-[A-Z]")
 _PLAIN_START = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
+_ARC_START = re.compile(rb"(?<=\n)[a-z][a-z0-9+.-]*:\S[^\n]{0,4000} \d{1,12}\r?\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class _Reader:
         problem = ("bad_header", header.problem) if header.problem else None
         block = b""
         if header.length is None:
-            self._to_next_record(frame, body_start)
+            self._to_next_record(frame, body_start, header.is_arc)
             return _Parsed(header, b"", problem or ("length_mismatch", "no usable Content-Length"))
         if header.length > self.max_block:
             problem = problem or ("too_large", f"record of {header.length} bytes")
@@ -161,7 +162,7 @@ class _Reader:
             have = frame.skip(header.length)
         if have < header.length:
             if frame.error is None:
-                found = self._to_next_record(frame, body_start)
+                found = self._to_next_record(frame, body_start, header.is_arc)
                 if frame.compressed or found:
                     short = ("length_mismatch", f"Content-Length {header.length}, {have} bytes there")
                 else:
@@ -169,7 +170,7 @@ class _Reader:
                 problem = problem or short
             return _Parsed(header, b"", problem, whole=False)
         if not self._trailer(frame, block, header):
-            self._to_next_record(frame, body_start)
+            self._to_next_record(frame, body_start, header.is_arc)
             if frame.error is None:
                 problem = problem or ("length_mismatch", f"no record end after Content-Length {header.length}")
         return _Parsed(header, b"" if problem else block, problem)
@@ -209,8 +210,9 @@ class _Reader:
         frame.take(len(line))
         return True
 
-    def _to_next_record(self, frame: Frame, start: int) -> bool:
+    def _to_next_record(self, frame: Frame, start: int, arc: bool) -> bool:
         """Moves the cursor to the next record that begins in this frame after `start`, else to its end."""
+        pattern, before, sound = (_ARC_START, 4200, self._sound_arc) if arc else (_PLAIN_START, 64, self._sound)
         frame.seek(start)
         tries = _MAX_TRIES
         carry = b""
@@ -219,19 +221,19 @@ class _Reader:
             chunk = frame.take(MIB)
             text = carry + chunk
             base = position - len(carry)
-            for match in _PLAIN_START.finditer(text):
+            for match in pattern.finditer(text):
                 at = base + match.start()
                 if tries == 0 or text[max(0, match.start() - 1) : match.start()] not in (b"\n", b""):
                     continue
-                if self._sound(frame, at, text[max(0, match.start() - 4) : match.start()]):
+                if sound(frame, at, text[max(0, match.start() - 4) : match.start()]):
                     frame.seek(at)
                     return True
-                tries -= frame.compressed
+                tries -= frame.compressed or arc
                 frame.seek(position + len(chunk))
             if not chunk:
                 return False
             position += len(chunk)
-            carry = text[-64:]
+            carry = text[-before:]
 
     def _sound(self, frame: Frame, at: int, before: bytes) -> bool:
         """Whether a whole record with a sensible header and end stands at `at`, behind the bytes `before`."""
@@ -248,6 +250,16 @@ class _Reader:
             return True
         return frame.skip(header.length) == header.length and self._trailer(frame, b"", header)
 
+    def _sound_arc(self, frame: Frame, at: int, before: bytes) -> bool:
+        """The same of an ARC record: its line parses, and where its length ends a line, the frame or the file ends."""
+        frame.seek(at)
+        line = frame.peek(MAX_HEADER).partition(b"\n")[0]
+        header = parse_arc(line)
+        if header is None or header.problem or header.length is None:
+            return False
+        frame.take(len(line) + 1)
+        return frame.skip(header.length) == header.length and frame.peek(1) in (b"\n", b"\r", b"")
+
     # -- frames
 
     def _compressed(self, frame: Frame, ordinal: int) -> Iterator[Event]:
@@ -257,7 +269,7 @@ class _Reader:
             more = bool(frame.peek(1))
             if parsed is None and more:
                 # No header at the cursor: what follows in this frame is lost, unless a record begins in it.
-                more = self._to_next_record(frame, frame.position)
+                more = self._to_next_record(frame, frame.position, arc=False)
             cause = frame.error
             if not more:
                 end = self._end_of(frame)

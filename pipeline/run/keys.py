@@ -20,7 +20,7 @@ from pipeline.recipe import Dedup, Recipe
 
 #: Bump when the stage's output changes for the same input and recipe.
 VERSIONS = {
-    "extract": 3,
+    "extract": 4,
     "measure": 3,
     "lines": 1,
     "judge": 1,

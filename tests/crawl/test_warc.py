@@ -227,6 +227,20 @@ def test_types_without_a_page_are_skipped() -> None:
     assert [e.warc_type for e in found if isinstance(e, Record)] == ["response", "resource", "revisit", "conversion"]
 
 
+@pytest.mark.parametrize("bad", [b"not a header line\n", b"http://bad.test/ 0.0.0.0 20080430204826 text/html -5\n"])
+def test_a_bad_arc_header_costs_its_neighbour_at_most(bad: bytes) -> None:
+    """Without a record end in ARC, nothing tells a bad line from a length too short: both records are given up."""
+    body = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>Page</p>"
+    sound = [
+        b"http://arc.test/%d 0.0.0.0 20080430204826 text/html %d\n" % (n, len(body)) + body + b"\n" for n in range(5)
+    ]
+    data = b"".join(sound[:2]) + bad + body + b"\n" + b"".join(sound[2:])
+    found = [event for event in events(data) if isinstance(event, Record)]
+    whole = [event.url for event in found if event.problem is None]
+    assert whole == [f"http://arc.test/{n}" for n in (0, 2, 3, 4)]
+    assert [event.url for event in found if event.problem] == ["http://arc.test/1"]
+
+
 def test_arc_records_are_read() -> None:
     body = http(page(1))
     intro = b"1 0 test\nURL IP-address Archive-date Content-type Archive-length\n"
