@@ -23,6 +23,7 @@ ONE = ParallelConfig(precision="fp64")
 FSDP = ParallelConfig(dp_shard=2, precision="fp64")
 TP = ParallelConfig(tp=2, precision="fp64")
 PP = ParallelConfig(pp=2, microbatches=4, precision="fp64")
+SPLIT = {"pp": 2, "schedule": "DualPipeV", "microbatches": 4}
 ZBV = dataclasses.replace(PP, schedule="ZBVZeroBubble")
 
 
@@ -43,12 +44,12 @@ def test_loss_is_the_library_s_and_its_gradients_too() -> None:
     targets[0, :3] = -100
     ours = cross_entropy_sum(hidden, weight, targets)
     theirs = F.cross_entropy((hidden @ weight.T).flatten(0, 1), targets.flatten(), reduction="sum")
-    assert float(ours) == pytest.approx(float(theirs), rel=1e-13)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-13)
     for a, b in zip(
         torch.autograd.grad(ours, (hidden, weight)), torch.autograd.grad(theirs, (hidden, weight)), strict=True
     ):
         assert torch.allclose(a, b, rtol=1e-12, atol=1e-13)
-    assert float(cross_entropy_sum(hidden, weight, torch.full((2, 5), -100))) == 0.0
+    assert cross_entropy_sum(hidden, weight, torch.full((2, 5), -100)).item() == 0.0
 
 
 def test_perplexity_and_bits_per_byte() -> None:
@@ -80,7 +81,8 @@ def test_case_69_tied_weights_stay_one(workers: Workers) -> None:
         ranks = workers.run(train, 2, parallel, tied, None, 3)
         for found in ranks:  # a pipeline's ends each bring `embedding.weight`: both equal the one
             same(found, one)
-        assert all("embedding.weight" in found["weights"][0] for found in ranks)
+        held = ["embedding.weight" in found["weights"][0] for found in ranks]
+        assert held == [True, parallel is not ZBV]  # on a V both ends lie on rank 0
 
 
 def test_first_weights_are_bit_equal_on_every_mesh(workers: Workers) -> None:
@@ -159,8 +161,8 @@ def test_the_rate_follows_tokens() -> None:
         ({"tp": 3}, 3, "packed", "take tp=2"),
         ({"dp_shard": 2}, 4, "packed", "dp_shard=4"),
         ({"dp_shard": 3}, 3, "packed", "take 9"),
-        ({"pp": 2, "schedule": "ZBVZeroBubble", "activation_checkpointing": "selective", "microbatches": 4}, 2, "packed", "=full"),
-        ({"pp": 2, "schedule": "DualPipeV", "compile": True, "microbatches": 4}, 2, "packed", "compile=false"),
+        (SPLIT | {"activation_checkpointing": "selective"}, 2, "packed", "=full"),
+        (SPLIT | {"compile": True}, 2, "packed", "compile=false"),
         ({"pp": 2}, 2, "bucketed", "mode=packed"),
         ({"pp": 8}, 8, "packed", "take pp=4"),
         ({"pp": 2, "microbatches": 3}, 2, "packed", "take 2"),
