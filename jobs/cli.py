@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "export": ("jobs.export", "rejected or kept rows as JSON lines"),
     "inspect": ("jobs.inspection", "curated runs as training batches: lengths, mixture, packing, speed"),
     "batch": ("jobs.batch", "the documents in one step of training, with text and address"),
+    "verify": ("jobs.verify", "every way of splitting a training against one process, in one table"),
 }
 
 #: A GristmillError that was raised inside a Spark task arrives wrapped in pages of Spark's own.
