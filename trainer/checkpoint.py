@@ -159,12 +159,14 @@ class Saver:
         went wrong with it, if anything did."""
         problem = self.wait()
         folder = self.root / f"step-{step:09d}"
+        there = False
         if self.ranks.first:
-            if (folder / MARK).exists() and _incomplete(folder) is None:
-                raise TrainError(f"{folder}: is there already and complete; move it away")
-            shutil.rmtree(folder, ignore_errors=True)  # what an interrupted save has left
-            folder.mkdir(parents=True)
-        self.ranks.gather(None)
+            there = folder.is_dir() and _incomplete(folder) is None
+            if not there:
+                shutil.rmtree(folder, ignore_errors=True)  # what an interrupted save has left
+                folder.mkdir(parents=True)
+        if self.ranks.from_first(there):  # a step is a function of what came before: it would be the same
+            return problem
         copies = staged(tensors(trainee))
         self._step = step
         self._thread = threading.Thread(target=self._work, args=(folder, copies, state), name="gristmill-save")

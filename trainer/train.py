@@ -29,6 +29,7 @@ from trainer.errors import TrainError, TrainUsageError
 from trainer.faults import Guard
 from trainer.health import Monitor
 from trainer.loss import bits_per_byte, perplexity
+from trainer.out_of_memory import Use, remember
 from trainer.parallel import refuse
 from trainer.ranks import Ranks, start
 from trainer.step import StepResult, Trainee, build_trainee, evaluate, split, train_step
@@ -61,6 +62,7 @@ class Session:
     loader: Loader
     trainee: Trainee
     guard: Guard
+    parameters: int
 
     @property
     def out(self) -> Path:
@@ -93,18 +95,21 @@ def build(config: TrainConfig, ranks: Ranks) -> Session:
     )
     loader = Loader(stream_config(config), data_rank(config, ranks.rank), config.parallel.dp)
     preflight.check(preflight.digest(config, loader), ranks)
+    rows = data.batch_size // config.parallel.dp // data.accumulation
     trainee = build_trainee(
         model_config(config, loader.encoder.vocabulary),
         config.parallel,
         optimizer_config(config),
-        rows=data.batch_size // config.parallel.dp // data.accumulation,
+        rows=rows,
         seq_len=data.seq_len,
         seed=config.run.seed,
         device=device_of(config),
         timeout=config.run.timeout,
     )
+    parameters = parameter_count(trainee, ranks)
+    remember(Use(trainee.model, config.parallel, rows, data.seq_len, data.accumulation, parameters))
     checkpoints.settle(trainee)
-    return Session(config, ranks, loader, trainee, Guard(config.faults))
+    return Session(config, ranks, loader, trainee, Guard(config.faults), parameters)
 
 
 def train(config: TrainConfig, *, reset_data: bool = False) -> Outcome:
@@ -136,9 +141,8 @@ def resume(session: Session, monitor: Monitor, reset_data: bool) -> None:
     """From the newest complete checkpoint, if there is one; says which it passed over."""
     config, ranks, trainee = session.config, session.ranks, session.trainee
     newest = newest_checkpoint(session, monitor)
-    parameters = parameter_count(trainee, ranks)
     mesh = f"{ranks.world} process{'es' if ranks.world > 1 else ''} on {trainee.device.type}"
-    monitor.say(f"{config.model.size}: {parameters:,} parameters, {mesh}, {config.run.steps:,} steps")
+    monitor.say(f"{config.model.size}: {session.parameters:,} parameters, {mesh}, {config.run.steps:,} steps")
     if newest is None:
         if ranks.first:
             _write_config(session)
