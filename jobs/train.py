@@ -74,6 +74,9 @@ def run(args: argparse.Namespace) -> int:
 
         config = load(args.config, flags(args), args.overrides)
         from trainer.ranks import asked
+        from trainer.train import check_mesh
+
+        check_mesh(config, asked() if asked() > 1 else config.parallel.world)
     if asked() == 1 and config.parallel.world > 1:
         return launch(config.parallel.world, args.restarts)
     return as_one_of_many(lambda: _train(config, args.reset_data))

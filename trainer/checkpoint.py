@@ -17,6 +17,7 @@ import os
 import re
 import shutil
 import threading
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,7 @@ def write(
     folder: Path, copies: dict[str, Tensor], state: State, first: bool, group: dist.ProcessGroup | None = None
 ) -> None:
     """All ranks' tensors, then the mark. When `save` returns on the first rank, every rank has written its files."""
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process is no mistake
     writer = FileSystemWriter(folder)
     dcp.save(copies, storage_writer=writer, process_group=group, no_dist=group is None)
     if not first:

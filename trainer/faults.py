@@ -2,8 +2,8 @@
 
 A step whose loss or gradient norm is not finite, or a spike (OLMo's rule: more than 6 standard deviations above the
 mean of the last 128 sound steps), is taken by no rank: all see the same two numbers before the optimiser does.
-Several within the window rewind the weights to the last good checkpoint while the data goes on, so the stretch between is
-skipped (PaLM, arXiv 2204.02311, section 5.1: the same data elsewhere did no harm). Rewinds are counted, kept in
+Several within the window rewind the weights to the last good checkpoint while the data goes on, so the stretch between
+is skipped (PaLM, arXiv 2204.02311, section 5.1: the same data elsewhere did no harm). Rewinds are counted, kept in
 checkpoints, and bounded.
 """
 

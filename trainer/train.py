@@ -8,10 +8,9 @@ data. Everything is under `run.out`:
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
 import json
-import math
-import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -79,21 +78,31 @@ def data_rank(config: TrainConfig, rank: int) -> int:
     return rank // config.parallel.tp % config.parallel.dp
 
 
-def build(config: TrainConfig, ranks: Ranks) -> Session:
-    """Everything up to the first step; the weights are the initial ones. Raises TrainUsageError for what cannot be."""
-    if device_of(config) == "cuda" and not torch.cuda.is_available():
-        raise TrainUsageError("run.device cuda: torch finds no GPU here; take --set run.device=cpu")
-    data = config.data
+def check_mesh(config: TrainConfig, world: int) -> None:
+    """Raises TrainUsageError for a configuration that so many processes cannot run."""
+    stream_config(config)
     refuse(
         config.parallel,
         model_config(config, config.model.vocab_size or 1),
-        world=ranks.world,
-        batch_size=data.batch_size,
-        seq_len=data.seq_len,
-        accumulation=data.accumulation,
-        mode=data.mode,
+        world=world,
+        batch_size=config.data.batch_size,
+        seq_len=config.data.seq_len,
+        accumulation=config.data.accumulation,
+        mode=config.data.mode,
     )
-    loader = Loader(stream_config(config), data_rank(config, ranks.rank), config.parallel.dp)
+
+
+def build(config: TrainConfig, ranks: Ranks, *, log: bool = True) -> Session:
+    """Everything up to the first step; the weights are the initial ones. Raises TrainUsageError for what cannot be.
+
+    `log`: whether the data states that `gristmill batch` starts from are written.
+    """
+    if device_of(config) == "cuda" and not torch.cuda.is_available():
+        raise TrainUsageError("run.device cuda: torch finds no GPU here; take --set run.device=cpu")
+    check_mesh(config, ranks.world)
+    data = config.data
+    stream = stream_config(config) if log else dataclasses.replace(stream_config(config), log_dir=None)
+    loader = Loader(stream, data_rank(config, ranks.rank), config.parallel.dp)
     preflight.check(preflight.digest(config, loader), ranks)
     rows = data.batch_size // config.parallel.dp // data.accumulation
     trainee = build_trainee(
