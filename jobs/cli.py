@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "train": ("jobs.train", "train a model on curated runs, or go on with one, on any number of processes"),
     "replay": ("jobs.replay", "one step of a training run again, under anomaly detection"),
     "export-model": ("jobs.export_model", "a checkpoint as safetensors that Hugging Face loads"),
+    "verify": ("jobs.verify", "every way of splitting a training against one process, in one table"),
 }
 
 #: A GristmillError that was raised inside a Spark task arrives wrapped in pages of Spark's own.

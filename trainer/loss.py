@@ -85,7 +85,7 @@ class _CrossEntropySum(torch.autograd.Function):
 
 def _pieces(hidden: Tensor, targets: Tensor, weight: Tensor) -> zip[tuple[Tensor, Tensor]]:
     size = max(1, LOGITS // weight.shape[0])
-    return zip(hidden.split(size), targets.split(size), strict=True)
+    return zip(torch.split(hidden, size), torch.split(targets, size), strict=True)
 
 
 def _own_rows(target: Tensor, first: int, weight: Tensor) -> tuple[Tensor, Tensor]:

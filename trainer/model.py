@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - its name everywhere
@@ -79,6 +79,9 @@ class Transformer(nn.Module):
         #: names of parameters that are a copy of another stage's
         self.borrowed = {"embedding.weight"} if config.tied and last and not first else set()
 
+    def layers(self) -> list[Block]:
+        return [cast(Block, block) for block in self.blocks.values()]
+
     def forward(self, inputs: Tensor, positions: Tensor, document_ids: Tensor, targets: Tensor | None = None) -> Tensor:
         """`inputs` [b, T] token ids, or [b, T, d] from the stage before; `positions`, `document_ids`, `targets` [b, T].
 
@@ -86,20 +89,20 @@ class Transformer(nn.Module):
         """
         if self.first:
             assert self.embedding is not None
-            hidden = self.embedding(inputs)
+            hidden: Tensor = self.embedding(inputs)
         else:
             hidden = inputs
         mask = document_mask(document_ids)
         rotation = rotary(positions, self.config, torch.promote_types(hidden.dtype, torch.float32))
-        for block in self.blocks.values():
+        for block in self.layers():
             hidden = block(hidden, rotation, mask)
         if self.norm is None or self.head is None:
             return hidden
-        hidden = self.norm(hidden)
+        normalised: Tensor = self.norm(hidden)
         if targets is None:
-            return hidden
+            return normalised
         tied = self.embedding.weight if self.config.tied and self.embedding is not None else None
-        loss: Tensor = self.head(hidden, targets, tied)
+        loss: Tensor = self.head(normalised, targets, tied)
         return loss
 
 
@@ -119,7 +122,8 @@ class Block(nn.Module):
 
     def plain(self, hidden: Tensor, rotation: tuple[Tensor, Tensor], mask: Tensor | BlockMask) -> Tensor:
         hidden = hidden + self.attention(self.attention_norm(hidden), rotation, mask)
-        return hidden + self.feed_forward(self.feed_forward_norm(hidden))
+        out: Tensor = hidden + self.feed_forward(self.feed_forward_norm(hidden))
+        return out
 
     def recompute(self, mode: str) -> None:
         """Activation checkpointing: `full` keeps a block's input alone, `selective` also what is dear to compute."""

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -245,7 +247,7 @@ def build_mesh(config: ParallelConfig, device: str = "cpu", timeout: float = 600
         return None
     if not dist.is_initialized():
         backend = "nccl" if device == "cuda" else "gloo"
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
     sizes = (config.pp, config.dp_replicate, config.dp_shard, config.tp)
     mesh = init_device_mesh(device, sizes, mesh_dim_names=DIMENSIONS)
     for group in [None, *(mesh.get_group(name) for name in DIMENSIONS)]:
@@ -254,13 +256,13 @@ def build_mesh(config: ParallelConfig, device: str = "cpu", timeout: float = 600
 
 
 def stage_layers(layers: int, stages: int) -> list[range]:
-    """Blocks of each stage, as even as can be; the middle ones take what is over, the ends having embedding and head."""
+    """Blocks of each stage, as even as can be; the middle takes what is over, the ends having embedding and head."""
     sizes = [layers // stages] * stages
     order = sorted(range(stages), key=lambda stage: abs(2 * stage - stages + 1))
     for stage in order[: layers % stages]:
         sizes[stage] += 1
     bounds = [sum(sizes[:stage]) for stage in range(stages + 1)]
-    return [range(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [range(start, stop) for start, stop in pairwise(bounds)]
 
 
 def build_parts(
@@ -287,7 +289,7 @@ def parallelize(part: Transformer, *, config: ParallelConfig, mesh: DeviceMesh |
     """Splits one part in place: tensor parallel, then checkpointing of activations, then compile, then FSDP."""
     if mesh is not None and config.tp > 1:
         _tensor_parallel(part, mesh["tp"])
-    for block in part.blocks.values():
+    for block in part.layers():
         block.recompute(config.activation_checkpointing)
         if config.compile:
             block.compile_call()
@@ -343,9 +345,11 @@ def _fully_shard(part: Transformer, config: ParallelConfig, mesh: DeviceMesh) ->
         if config.mixed
         else MixedPrecisionPolicy()
     )
-    ends = [] if part.config.tied else [part.embedding, part.head]
-    for module in [*part.blocks.values(), *(end for end in ends if end is not None)]:
-        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=config.pp == 1)
+    ends: list[nn.Module | None] = [] if part.config.tied else [part.head]
+    if not part.config.tied and config.tp == 1:  # under tensor parallel its output is a view, which FSDP warns of
+        ends.append(part.embedding)
+    for piece in [*part.layers(), *(end for end in ends if end is not None)]:
+        fully_shard(piece, mesh=mesh, mp_policy=policy, reshard_after_forward=config.pp == 1)
     fully_shard(part, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
     for module in sharded_modules([part]):
         module.set_gradient_divide_factor(1.0)

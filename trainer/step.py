@@ -64,7 +64,7 @@ class Trainee:
 
     @property
     def data_rank(self) -> int:
-        """Which of `parallel.dp` readers of data this rank is; the ranks of one pipeline and tensor group read alike."""
+        """Which of `parallel.dp` readers of data this rank is; those of one pipeline or tensor group read alike."""
         if self.mesh is None:
             return 0
         return self.mesh.get_local_rank("replicate") * self.parallel.dp_shard + self.mesh.get_local_rank("shard")

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
+from torch._C._distributed_c10d import FileStore
 
 from trainer.errors import TrainError
 
@@ -102,7 +103,7 @@ def _serve(pipe: Connection) -> None:
             if world > 1:
                 dist.init_process_group(
                     "gloo",
-                    store=dist.FileStore(store, world),
+                    store=FileStore(store, world),
                     rank=rank,
                     world_size=world,
                     timeout=timedelta(0, timeout),
