@@ -32,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
 
         config = read_config(Path(args.run_dir))
         mesh = {name: getattr(args, flag) for flag, name in _MESH.items()}
-        kept = {"schedule": config.parallel.schedule} if args.pp > 1 else {}
-        parallel = ParallelConfig(**mesh, **kept, precision=config.parallel.precision)
+        parallel = ParallelConfig(**mesh, precision=config.parallel.precision)
+        if args.pp > 1:
+            parallel = dataclasses.replace(parallel, schedule=config.parallel.schedule)
         settings = dataclasses.replace(config.run, device=args.device)
         config = dataclasses.replace(config, parallel=parallel, run=settings)
     if asked() == 1 and parallel.world > 1:

@@ -24,10 +24,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.tensor import DTensor
 
@@ -40,6 +40,8 @@ MARK = "complete.json"
 VERSION = 1
 _NAME = re.compile(r"step-(\d{9})$")
 State = dict[str, Any]
+
+warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process is no mistake
 
 
 # ------------------------------------------------------------------------------------------------------ what there is
@@ -136,7 +138,7 @@ def staged(shared: dict[str, Tensor]) -> dict[str, Tensor]:
         local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
         copy = local.to("cpu", copy=True)
         # not from_local, which would take a CPU copy back to the mesh's device
-        return DTensor(copy, tensor._spec, requires_grad=False) if isinstance(tensor, DTensor) else copy  # type: ignore[call-arg,arg-type]
+        return DTensor(copy, tensor._spec, requires_grad=False) if isinstance(tensor, DTensor) else copy  # type: ignore[no-untyped-call]
 
     return {name: copied(tensor) for name, tensor in shared.items()}
 
@@ -207,9 +209,8 @@ def write(
     folder: Path, copies: dict[str, Tensor], state: State, first: bool, group: dist.ProcessGroup | None = None
 ) -> None:
     """All ranks' tensors, then the mark. When `save` returns on the first rank, every rank has written its files."""
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process is no mistake
     writer = FileSystemWriter(folder)
-    dcp.save(copies, storage_writer=writer, process_group=group, no_dist=group is None)
+    state_dict_saver.save(copies, storage_writer=writer, process_group=group, no_dist=group is None)
     if not first:
         return
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.name != MARK}
@@ -237,7 +238,7 @@ def load(checkpoint: Checkpoint, trainee: Trainee, ranks: Ranks, optimizer: bool
         metadata = reader.read_metadata()
         compare(checkpoint.folder, metadata, wanted, optimizer)
         alone = ranks.world == 1
-        dcp.load(dict(targets), storage_reader=reader, process_group=ranks.group, no_dist=alone)
+        state_dict_loader.load(dict(targets), storage_reader=reader, process_group=ranks.group, no_dist=alone)
     except TrainError:
         raise
     except (Exception, CheckpointException) as error:

@@ -304,7 +304,7 @@ def model_config(config: TrainConfig, vocabulary: int | None) -> ModelConfig:
         return model
     if vocabulary is None:
         raise TrainUsageError("stored tokens do not say how many ids there are: set model.vocab_size")
-    return model.with_vocabulary(vocabulary, 64 * config.parallel.tp)
+    return model.with_vocabulary(vocabulary)  # of no mesh: a run keeps its shapes wherever it goes on
 
 
 def optimizer_config(config: TrainConfig) -> OptimizerConfig:

@@ -12,9 +12,9 @@ from typing import Any
 
 import fsspec
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint import state_dict_loader
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 
 from trainer import checkpoint as checkpoints
 from trainer.config import TrainConfig, model_config, stream_config
@@ -98,7 +98,7 @@ def read_weights(checkpoint: checkpoints.Checkpoint, model: ModelConfig) -> dict
     wanted = {f"model.{name}": tuple(parameter.shape) for name, parameter in named.items()}
     kinds = {n: (shape, str(targets[n].dtype) if n in targets else "float32") for n, shape in wanted.items()}
     checkpoints.compare(checkpoint.folder, metadata, kinds, optimizer=False)
-    dcp.load(dict(targets), storage_reader=reader, no_dist=True)
+    state_dict_loader.load(dict(targets), storage_reader=reader, no_dist=True)
     return {name.removeprefix("model."): tensor for name, tensor in targets.items()}
 
 

@@ -249,4 +249,4 @@ def _tensorboard(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise TrainUsageError("health.tensorboard needs the package: pip install tensorboard") from None
-    return SummaryWriter(os.fspath(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(os.fspath(folder / "tensorboard"))

@@ -25,7 +25,7 @@ def digest(config: TrainConfig, loader: Loader) -> dict[str, str]:
     settings = json.dumps(config.as_json(), sort_keys=True)
     return {
         "torch": torch.__version__,
-        "NCCL": ".".join(map(str, torch.cuda.nccl.version())) if torch.cuda.is_available() else "none",
+        "NCCL": ".".join(map(str, torch.cuda.nccl.version())) if torch.cuda.is_available() else "none",  # type: ignore[no-untyped-call]
         "Python": platform.python_version(),
         "code": code_version(),
         "manifest": " ".join(manifest.digest[:16] for manifest in loader.manifests),
