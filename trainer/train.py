@@ -160,7 +160,7 @@ def resume(session: Session, monitor: Monitor, reset_data: bool) -> None:
     state = checkpoints.load(newest, trainee, ranks)
     session.guard.restore(state["faults"])
     monitor.smooth.__dict__.update(state["smooth"])
-    monitor.first_loss = state["first_loss"]
+    monitor.first_loss, monitor.last_loss = state["first_loss"], state["last_loss"]
     if reset_data:
         monitor.say("data: from the start again (--reset-data)")
     else:
@@ -313,6 +313,7 @@ def write_state(
         faults=session.guard.as_json(),
         smooth=dict(monitor.smooth.__dict__),
         first_loss=monitor.first_loss,
+        last_loss=monitor.last_loss,
         config=session.config.as_json(),
     )
     problem = saver.save(session.trainee, state | {"step": step}, step)

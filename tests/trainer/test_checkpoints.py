@@ -61,6 +61,15 @@ def test_twenty_and_twenty_are_forty(straight: Path, data: Path, tmp_path: Path)
     assert whole[-1]["loss"] < whole[0]["loss"] - 1
 
 
+def test_a_finished_run_says_the_same_again(straight: Path, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in (straight / "checkpoints").iterdir()}
+    outcome = train(running.config(data, straight, steps=40, checkpoints={"every": 20, "keep": 9}))
+    steps = running.lines(straight)
+    assert (outcome.steps, outcome.first_loss, outcome.last_loss) == (40, steps[0]["loss"], steps[-1]["loss"])
+    assert f"done: 40 steps, loss {steps[0]['loss']:.4f} -> {steps[-1]['loss']:.4f}" in capfd.readouterr().out
+    assert {path.name: path.stat().st_mtime_ns for path in (straight / "checkpoints").iterdir()} == before
+
+
 def test_the_randomness_of_a_step_is_its_own() -> None:
     checkpoints.seed_step(3, 17)
     first = torch.rand(4)
