@@ -119,7 +119,8 @@ def launch(processes: int, restarts: int = 0) -> int:
     try:
         elastic_launch(config, sys.executable)("-m", "jobs.cli", *sys.argv[1:])
     except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
+        # a process that was killed takes the others with it, within the moment between two looks: it is the cause
+        rank, failure = min(error.failures.items(), key=lambda at: (at[1].exitcode >= 0, at[1].timestamp))
         if failure.exitcode < 0:
             how = f"was ended by {signal.Signals(-failure.exitcode).name}"
         else:

@@ -106,6 +106,7 @@ class Monitor:
         self._live = False
         self._file: TextIO | None = None
         self._board: Any = None
+        self._warm = False
         if ranks.first:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = open(folder / "health.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - closed in `close`
@@ -178,7 +179,9 @@ class Monitor:
             "spread": (slowest - fastest) / max(1e-9, slowest),
             "gpu_util": gpu_util(self.device),
         }
-        word, rule = verdict(self.smooth, max(waited) / wall, window.bad)
+        # the first step waits for files to be opened, which says nothing of the speed to come
+        word, rule = verdict(self.smooth, max(waited) / wall if self._warm else 0.0, window.bad)
+        self._warm = True
         self.write({"event": "health", "step": step, **figures, "verdict": word, "rule": rule})
         if self._board is not None:
             for name, value in figures.items():

@@ -1,0 +1,139 @@
+"""Real processes, started by the command: one is killed around steps and saves, hangs, or cannot read its data."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.trainer import running
+from trainer import checkpoint as checkpoints
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return running.write_data(tmp_path_factory.mktemp("data") / "run")
+
+
+def command(data: Path, out: Path, *more: str, steps: int = 24) -> list[str]:
+    tree = running.tree(data, out, steps=steps, parallel={"dp_shard": 2}, checkpoints={"every": 3, "keep": 2})
+    given = [f"{s}.{k}={json.dumps(v)}" for s, values in tree.items() for k, v in values.items()]
+    return [sys.executable, "-m", "jobs.cli", "train", *(w for item in given for w in ("--set", item)), *more]
+
+
+def start(words: list[str]) -> subprocess.Popen[str]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        words, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def rank_of(launcher: subprocess.Popen[str], rank: int) -> psutil.Process:
+    for child in psutil.Process(launcher.pid).children(recursive=True):
+        if child.environ().get("RANK") == str(rank):
+            return child
+    raise AssertionError(f"no process of rank {rank}")
+
+
+def wait_for(launcher: subprocess.Popen[str], there: Callable[[], bool]) -> bool:
+    """Whether it came before the run ended."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        if there():
+            return True
+        if launcher.poll() is not None:
+            return False
+        time.sleep(0.002)
+    raise AssertionError("nothing happened for 120 s")
+
+
+def stepped(out: Path, step: int) -> bool:
+    return (out / "health.jsonl").exists() and any(line["step"] >= step for line in running.lines(out))
+
+
+def begun(out: Path, step: int) -> bool:
+    return (out / "checkpoints" / f"step-{step:09d}").exists()
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
+    """Losses of the run that nobody disturbs."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    launcher = start(command(data, out))
+    output, errors = launcher.communicate(timeout=240)
+    assert launcher.returncode == 0, errors
+    assert "done: 24 steps, loss " in output
+    return running.losses(out)
+
+
+def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_been(
+    data: Path, whole: dict[int, float], tmp_path: Path
+) -> None:
+    """One run, killed in the middle of a step and in a save; with GRISTMILL_KILLS=all at two more moments."""
+    out = tmp_path / "run"
+    moments: list[tuple[int, Callable[[], bool], float]] = [
+        (1, lambda: stepped(out, 4), 0.0),
+        (0, lambda: begun(out, 15), 0.004),
+        (1, lambda: begun(out, 18), 0.0),
+        (0, lambda: stepped(out, 22), 0.01),
+    ]
+    if os.environ.get("GRISTMILL_KILLS") != "all":
+        moments = moments[:2]
+    for rank, moment, later in moments:
+        launcher = start(command(data, out))
+        if not wait_for(launcher, moment):
+            raise AssertionError(launcher.communicate()[1])
+        victim = rank_of(launcher, rank)
+        time.sleep(later)
+        began = time.monotonic()
+        victim.send_signal(signal.SIGKILL)
+        _, errors = launcher.communicate(timeout=60)
+        assert launcher.returncode == 1
+        assert time.monotonic() - began < 60
+        assert f"rank {rank} was ended by SIGKILL" in errors
+    launcher = start(command(data, out))
+    output, errors = launcher.communicate(timeout=240)
+    assert launcher.returncode == 0, errors
+    assert "goes on from" in output
+    assert running.losses(out) == whole
+    assert [c.step for c in checkpoints.find(out / "checkpoints")[0]] == [24, 21]
+
+
+def test_a_rank_that_hangs_ends_the_job(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    launcher = start(command(data, out, "--set", "run.timeout=5", steps=100_000))
+    assert wait_for(launcher, lambda: stepped(out, 3))
+    hung = rank_of(launcher, 1)
+    began = time.monotonic()
+    hung.send_signal(signal.SIGSTOP)
+    _, errors = launcher.communicate(timeout=5 + 60)
+    assert time.monotonic() - began < 5 + 60
+    assert launcher.returncode == 1
+    assert "gristmill: rank 0: " in errors
+    assert not psutil.pid_exists(hung.pid) or hung.status() == psutil.STATUS_ZOMBIE
+
+
+def test_data_that_one_rank_cannot_read_ends_the_job(data: Path, tmp_path: Path) -> None:
+    """A shard that shrinks while it is read is no damaged page but another file."""
+    mine = tmp_path / "data"
+    shutil.copytree(data, mine)
+    for shard in (mine / "shards").glob("*.parquet"):
+        os.truncate(shard, 1000)
+    began = time.monotonic()
+    launcher = start(command(mine, tmp_path / "run"))
+    _, errors = launcher.communicate(timeout=90)
+    assert launcher.returncode == 1
+    assert time.monotonic() - began < 90
+    assert ".parquet" in errors
+    assert "Traceback" not in errors
