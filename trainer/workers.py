@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -59,7 +60,7 @@ class Workers:
                 for pipe in ready:
                     rank = missing[pipe]  # type: ignore[index]
                     try:
-                        sound, value = self._running[rank][1].recv()
+                        sound, value = pickle.loads(self._running[rank][1].recv_bytes())
                     except EOFError:
                         self._fail(f"rank {rank} of {world} died")
                     if not sound:
@@ -111,7 +112,8 @@ def _serve(pipe: Connection) -> None:
             result = (True, function(*arguments))
         except BaseException:
             result = (False, traceback.format_exc())
-        pipe.send(result)
+        # As bytes: torch would send a tensor as a handle on shared memory, which the receiver has to ask for in time.
+        pipe.send_bytes(pickle.dumps(result))
         gc.collect()  # what FSDP and DTensor hold of the group goes first, or gloo's teardown aborts
         if result[0] and dist.is_initialized():
             dist.destroy_process_group()
