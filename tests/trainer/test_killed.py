@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -19,6 +19,7 @@ from tests.trainer import running
 from trainer import checkpoint as checkpoints
 
 PROJECT = Path(__file__).resolve().parents[2]
+started: list[subprocess.Popen[str]] = []
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,22 @@ def command(data: Path, out: Path, *more: str, steps: int = 24) -> list[str]:
 
 def start(words: list[str]) -> subprocess.Popen[str]:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
+    launcher = subprocess.Popen(
         words, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+    started.append(launcher)
+    return launcher
+
+
+@pytest.fixture(autouse=True)
+def none_left() -> Iterator[None]:
+    """A test that fails half-way leaves no process behind."""
+    yield
+    for launcher in started:
+        if launcher.poll() is None:
+            launcher.terminate()
+            launcher.communicate(timeout=60)
+    started.clear()
 
 
 def rank_of(launcher: subprocess.Popen[str], rank: int) -> psutil.Process:
