@@ -1,4 +1,4 @@
-"""Real processes, started by the command: one is killed around steps and saves, hangs, or cannot read its data."""
+"""Real processes, started by the command: one hangs, or cannot read its data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from tests.trainer import running
-from trainer import checkpoint as checkpoints
 
 PROJECT = Path(__file__).resolve().parents[2]
 started: list[subprocess.Popen[str]] = []
@@ -74,54 +73,6 @@ def wait_for(launcher: subprocess.Popen[str], there: Callable[[], bool]) -> bool
 
 def stepped(out: Path, step: int) -> bool:
     return (out / "health.jsonl").exists() and any(line["step"] >= step for line in running.lines(out))
-
-
-def begun(out: Path, step: int) -> bool:
-    return (out / "checkpoints" / f"step-{step:09d}").exists()
-
-
-@pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
-    """Losses of the run that nobody disturbs."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    launcher = start(command(data, out))
-    output, errors = launcher.communicate(timeout=240)
-    assert launcher.returncode == 0, errors
-    assert "done: 24 steps, loss " in output
-    return running.losses(out)
-
-
-def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_been(
-    data: Path, whole: dict[int, float], tmp_path: Path
-) -> None:
-    """One run, killed in the middle of a step and in a save; with GRISTMILL_KILLS=all at two more moments."""
-    out = tmp_path / "run"
-    moments: list[tuple[int, Callable[[], bool], float]] = [
-        (1, lambda: stepped(out, 4), 0.0),
-        (0, lambda: begun(out, 15), 0.004),
-        (1, lambda: begun(out, 18), 0.0),
-        (0, lambda: stepped(out, 22), 0.01),
-    ]
-    if os.environ.get("GRISTMILL_KILLS") != "all":
-        moments = moments[:2]
-    for rank, moment, later in moments:
-        launcher = start(command(data, out))
-        if not wait_for(launcher, moment):
-            raise AssertionError(launcher.communicate()[1])
-        victim = rank_of(launcher, rank)
-        time.sleep(later)
-        began = time.monotonic()
-        victim.send_signal(signal.SIGKILL)
-        _, errors = launcher.communicate(timeout=60)
-        assert launcher.returncode == 1
-        assert time.monotonic() - began < 60
-        assert f"rank {rank} was ended by SIGKILL" in errors
-    launcher = start(command(data, out))
-    output, errors = launcher.communicate(timeout=240)
-    assert launcher.returncode == 0, errors
-    assert "goes on from" in output
-    assert running.losses(out) == whole
-    assert [c.step for c in checkpoints.find(out / "checkpoints")[0]] == [24, 21]
 
 
 def test_a_rank_that_hangs_ends_the_job(data: Path, tmp_path: Path) -> None:
