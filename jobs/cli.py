@@ -24,6 +24,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "export": ("jobs.export", "rejected or kept rows as JSON lines"),
     "inspect": ("jobs.inspection", "curated runs as training batches: lengths, mixture, packing, speed"),
     "batch": ("jobs.batch", "the documents in one step of training, with text and address"),
+    "train": ("jobs.train", "train a model on curated runs, or go on with one, on any number of processes"),
+    "replay": ("jobs.replay", "one step of a training run again, under anomaly detection"),
+    "export-model": ("jobs.export_model", "a checkpoint as safetensors that Hugging Face loads"),
     "verify": ("jobs.verify", "every way of splitting a training against one process, in one table"),
 }
 

@@ -96,11 +96,12 @@ class plain_errors:  # noqa: N801 - reads as a verb
         pass
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        from trainer.errors import TrainError, TrainUsageError
         from trainer.stream import StreamError, StreamUsageError
 
-        if isinstance(error, StreamUsageError):
+        if isinstance(error, StreamUsageError | TrainUsageError):
             raise UsageError(str(error)) from error
-        if isinstance(error, StreamError):
+        if isinstance(error, StreamError | TrainError):
             raise GristmillError(str(error)) from error
 
 

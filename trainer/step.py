@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -148,8 +148,13 @@ def split(batch: Batch, pieces: int) -> list[Batch]:
     ]
 
 
-def train_step(trainee: Trainee, micro_batches: Sequence[Batch]) -> StepResult:
-    """Trains on this rank's part of one step; the same number of micro-batches on every rank."""
+def train_step(
+    trainee: Trainee, micro_batches: Sequence[Batch], accept: Callable[[float, float], bool] | None = None
+) -> StepResult:
+    """Trains on this rank's part of one step; the same number of micro-batches on every rank.
+
+    `accept`, asked about a finite loss and norm, may turn the step down; it sees the same numbers on all ranks.
+    """
     parallel, device = trainee.parallel, trainee.device
     exact = torch.float64 if parallel.precision == "fp64" else torch.float32
     count = count_valid(trainee, micro_batches)
@@ -176,9 +181,11 @@ def train_step(trainee: Trainee, micro_batches: Sequence[Batch]) -> StepResult:
     finite = math.isfinite(loss) and math.isfinite(length)
     rate = learning_rate(trainee.tokens_seen, trainee.optimizer)
     overflow = trainee.loss_scale is not None and math.isfinite(loss) and not finite
+    if finite and valid and accept is not None:
+        finite = accept(loss / valid, length)
     result = StepResult(loss, int(valid), length, rate, finite, overflow)
     if trainee.loss_scale is not None and valid:
-        trainee.loss_scale.update(finite)
+        trainee.loss_scale.update(not overflow)
     if result.stepped:
         for optimizer in trainee.optimizers:
             for group in optimizer.param_groups:

@@ -79,9 +79,10 @@ def test_packages_are_installed_once_and_again_when_the_pins_change(tmp_path: Pa
 
     assert installs() == 1
     assert installs() == 0
+    assert installs("train") == 1
+    assert installs() == installs("train") == 0
     assert installs("test") == 1
-    assert installs() == 0
-    assert installs("test") == 0
+    assert installs() == installs("train") == installs("test") == 0
     assert "-c infra/constraints.txt -e .[test]" in (folder / "pip.log").read_text()
     with (folder / "infra" / "constraints.txt").open("a") as pins:
         pins.write("six==1.17.0\n")

@@ -43,6 +43,8 @@ class Encoder:
     column: str = "tokens"
     #: whether encoding is worth a thread of its own
     heavy: bool = False
+    #: how many ids there are, from 0 on; None where nobody said (stored ids)
+    vocabulary: int | None = None
 
     def encode(self, values: Sequence[Array]) -> list[Array]:
         """One array of ids per document, int32 or a narrower unsigned type, from its slice of the column's values."""
@@ -57,7 +59,7 @@ class ByteEncoder(Encoder):
     """256 bytes and an end of document: needs no file and knows every language."""
 
     def __init__(self, eos_id: int = 256) -> None:
-        super().__init__(BYTES, BYTES, eos_id, "text")
+        super().__init__(BYTES, BYTES, eos_id, "text", vocabulary=max(255, eos_id) + 1)
 
     def decode(self, ids: list[int]) -> str | None:
         return bytes(ids).decode("utf-8", "replace")
@@ -89,7 +91,7 @@ class FileEncoder(Encoder):
         largest = max(vocabulary.values(), default=-1)
         if not 0 <= found <= largest:
             raise StreamUsageError(f"eos_id {found} is not in the vocabulary of {name} (0 to {largest})")
-        super().__init__(name, hashlib.sha256(data).hexdigest(), found, "text", heavy=True)
+        super().__init__(name, hashlib.sha256(data).hexdigest(), found, "text", heavy=True, vocabulary=largest + 1)
 
     def encode(self, values: Sequence[Array]) -> list[Array]:
         texts = [str(value.data, "utf-8", "replace") for value in values]
