@@ -99,7 +99,7 @@ def with_a_kill(step, method):
     return run
 
 
-for step in ("_pairs", "_decide"):
+for step in ("_pairs", "_tally"):  # candidates are found in the one, survivors in the other
     setattr(rounds.Rounds, step, with_a_kill(step, getattr(rounds.Rounds, step)))
 found = corpus.dedup(spark, test_find_duplicates.trees(1, 150), load("fineweb").dedup, 7, shuffle=5, one_task=0)
 print("KILLED", *killed)
@@ -219,7 +219,7 @@ def test_executors_lost_in_dedup_change_no_survivor(
     few = "--conf spark.sql.shuffle.partitions=2"  # 200 by default, in each of some twenty steps
     done = submit(tmp_path, master, few, "--", str(PROJECT), str(state), job=FIND_DUPLICATES)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "KILLED _pairs _decide" in done.stdout, done.stdout
+    assert "KILLED _pairs _tally" in done.stdout, done.stdout
     here = dedup(spark, trees(1, 150), load("fineweb").dedup)
     assert len(here.removed) > 40
     assert f"FOUND {sha256(json.dumps(here.removed, sort_keys=True).encode()).hexdigest()}" in done.stdout

@@ -233,7 +233,7 @@ print(documents, loader.utilisation.tokens, (most() - before) // 1024)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     documents, tokens, mebibytes = map(int, done.stdout.split())
     assert (documents, tokens) == (25_600, sum(map(len, texts)))
-    assert mebibytes < 150, mebibytes
+    assert mebibytes < 180, mebibytes  # the group is 200 MB of text
 
 
 def test_a_document_of_ten_million_tokens(tmp_path: Path) -> None:
