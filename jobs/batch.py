@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from jobs.inspection import add_stream_arguments, need_torch, plain_errors, stream_config
+from pipeline.errors import UsageError
 from pipeline.report.numbers import excerpt, printable
 
 
@@ -25,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     need_torch()
+    if args.step < 0:
+        raise UsageError(f"--step {args.step}: steps count from 0")
     from trainer.stream import Loader
     from trainer.stream.lineage import pieces, replay_logged
     from trainer.stream.statelog import has_log

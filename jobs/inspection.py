@@ -67,6 +67,9 @@ def run(args: argparse.Namespace) -> int:
     from trainer.stream import Loader
     from trainer.survey import survey, verify
 
+    for option, value in (("tokens-per-second", args.tokens_per_second), ("train-tokens", args.train_tokens)):
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"--{option} {value}: a number above 0")
     config = stream_config(args, args.data)
     with plain_errors():
         if args.verify:

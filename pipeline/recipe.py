@@ -122,7 +122,7 @@ class RepeatedLines(Section):
     """Lines that several documents of the run hold; pipeline/repeated_lines.py."""
 
     unit: Literal["line", "sentences"] = "line"  #: whole lines, or spans of three sentences
-    min_documents: int = Field(2, ge=2)  #: so many documents make a line a repeated one
+    min_documents: int = Field(2, ge=2, le=10**12)  #: so many documents make a line a repeated one
     remove: bool = True  #: take repeated lines out; else only count them (`repeated_line_ratio`)
     keep_first: bool = True  #: leave one copy, in the document with the smallest record_id (C4); else none (CCNet)
     normalise: Literal["c4", "ccnet"] = "c4"  #: lower case, stripped; `ccnet`: digits as 0, without punctuation too

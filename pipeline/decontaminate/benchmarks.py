@@ -68,6 +68,8 @@ def _entries(name: str, path: str, label: str, data: bytes, fields: Sequence[str
     try:
         for number, (where, row) in enumerate(_rows(path, data, fields)):
             yield Entry(label, number, tuple(_text(row, field, where) for field in fields))
+    except RecursionError:
+        raise UsageError(f"benchmark {name}: {path}: lists too deep to read; take a flatter field") from None
     except _OddError as odd:
         raise UsageError(f"benchmark {name}: {path}: {odd}") from None
 
@@ -117,6 +119,7 @@ def _csv(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[str, Mapping[
     csv.field_size_limit(_CSV_FIELD_LIMIT)
     reader = csv.DictReader(text, delimiter=delimiter, strict=True)
     try:
+        _once(reader.fieldnames or ())
         for row in reader:
             where = f"line {reader.line_num}"
             if None in row or None in row.values():
@@ -128,8 +131,9 @@ def _csv(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[str, Mapping[
 
 def _parquet(data: bytes, fields: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
-        file = pq.ParquetFile(io.BytesIO(data))
+        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
         names = file.schema_arrow.names
+        _once(names)
         columns = [name for name in names if any(f == name or f.startswith(f"{name}.") for f in fields)]
         for field in fields:
             if not any(field == name or field.startswith(f"{name}.") for name in columns):
@@ -139,8 +143,14 @@ def _parquet(data: bytes, fields: Sequence[str]) -> Iterator[tuple[str, Mapping[
             for row in batch.to_pylist():
                 yield f"row {number}", row
                 number += 1
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _OddError(f"not a sound Parquet file ({' '.join(str(error).split())})") from None
+
+
+def _once(names: Sequence[str]) -> None:
+    """Of two columns of one name only one would be read, and nobody told."""
+    if twice := next((name for i, name in enumerate(names) if name and name in names[:i]), None):
+        raise _OddError(f"column {twice!r} stands there twice; name them apart")
 
 
 def _unknown(field: str, known: Sequence[str]) -> _OddError:
@@ -161,4 +171,9 @@ def _text(row: Mapping[str, Any], field: str, where: str) -> str:
         raise _OddError(f"{where}: {field} is a table; name what is in it: {inside}")
     if isinstance(value, list):
         return "\n".join(_text({field: item}, field, where) for item in value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise _OddError(f"{where}: {field} is not UTF-8 ({error.reason})") from None
     return "" if value is None else str(value)

@@ -79,7 +79,7 @@ def _real(storage: Storage) -> str:
 
 def _open(storage: Storage, uri: str, recipe: Recipe) -> EarlierRun:
     where = f"--against {uri}"
-    document = storage.read_json("run.json")
+    document = _read(lambda: storage.read_json("run.json"), where)
     if not isinstance(document, dict):
         raise UsageError(f"{where} is not a run: it has no run.json; name a folder that `gristmill curate --out` wrote")
     if document.get("status") != "finished":
@@ -88,17 +88,22 @@ def _open(storage: Storage, uri: str, recipe: Recipe) -> EarlierRun:
     made = keys.ingredients("measure", recipe)
     for part in records.parts:
         try:
-            check_scheme(part.meta.get("scheme"), recipe.dedup, where)
+            check_scheme(_text(part.meta.get("scheme")), recipe.dedup, where)
         except GristmillError as error:
             raise UsageError(str(error)) from None
     if recipe.dedup.per_language and records.parts:
-        theirs, ours = _model(records.extra["measure"]), _model(made)
+        measured = records.extra.get("measure")
+        if not isinstance(measured, dict) or "language.model" not in measured:
+            raise UsageError(f"{where}: it does not say which model told its languages; curate that run again")
+        theirs, ours = _model(measured), _model(made)
         if theirs != ours:
             raise UsageError(
                 f"{where}: its languages were told by another model ({theirs} there, {ours} here), "
                 "so dedup.per_language = true cannot compare them; set it to false or use one model"
             )
-    kept = storage.read_manifest("shingles")
+    if document.get("run_id") != shards.key or not isinstance(shards.key, str):
+        raise UsageError(f"{where}: its run.json and its shards/ are of different runs; curate that run again")
+    kept = _read(lambda: storage.read_manifest("shingles"), where)
     shingles: Sequence[Part | None] = kept.parts if kept is not None else [None] * len(records.parts)
     if not len(records.parts) == len(verdicts.parts) == len(shingles):
         raise UsageError(f"{where}: its records, verdicts and shingles do not fit each other; finish that run again")
@@ -109,8 +114,23 @@ def _open(storage: Storage, uri: str, recipe: Recipe) -> EarlierRun:
     return EarlierRun(storage, shards.key, shards.rows, files)
 
 
+def _read(read: Callable[[], Any], where: str) -> Any:
+    """A damaged file of the earlier run is not to be removed, as one of this run would be: that run makes it again."""
+    try:
+        return read()
+    except GristmillError as error:
+        cause, _, advice = str(error).rpartition("; ")
+        if not advice.startswith(("remove it", "use another output")):
+            raise
+        raise UsageError(f"{where}: {cause}; curate that run again, or leave it out") from None
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
 def _manifest(storage: Storage, dataset: str, where: str) -> Manifest:
-    manifest = storage.read_manifest(dataset)
+    manifest: Manifest | None = _read(lambda: storage.read_manifest(dataset), where)
     if manifest is None:
         raise UsageError(f"{where}: its {dataset}/ is gone, and dedup needs it; curate that run again")
     sizes = storage.sizes(dataset)

@@ -116,7 +116,7 @@ class Files:
         data = self.read_bytes(rel)
         try:
             return json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise GristmillError(f"{self.uri}/{rel} is not JSON ({error}); remove it and run again") from None
 
     def put_json(self, rel: str, value: Any) -> None:

@@ -86,6 +86,10 @@ def test_files_of_one_name_are_told_apart_and_none_is_named_twice(tmp_path: Path
         Benchmark(path=(paths[0], paths[0]), fields=("q",))
 
 
+def damaged(parquet: bytes) -> bytes:
+    return parquet[:30] + bytes([parquet[30] ^ 255]) + parquet[31:]
+
+
 BAD: dict[str, tuple[str, bytes, str]] = {
     "an unknown field": ("b.jsonl", b'{"question": "x", "answer": "y"}\n{"quesion": "x"}', "line 2.*nearest: quesion"),
     "a column that is not there": ("b.csv", b"questions,answer\nx,y\n", "line 2.*'question'.*nearest: questions"),
@@ -101,6 +105,9 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "cut gzip": ("b.jsonl.gz", gzip.compress(LINES)[:-9], "cannot be decompressed"),
     "no gzip": ("b.jsonl.gz", LINES, "cannot be decompressed"),
     "no Parquet": ("b.parquet", b"PAR1", "not a sound Parquet file"),
+    "damaged Parquet": ("b.parquet", damaged(as_parquet("question")), "not a sound Parquet file"),
+    "a column twice": ("b.csv", b"question,answer,question\nx,y,z\n", "column 'question' stands there twice"),
+    "very deep": ("b.jsonl", b'{"question": ' + b"[" * 900 + b"]" * 900 + b', "answer": ""}', "too deep"),
     "another kind": ("b.txt", LINES, "name ends in .jsonl"),
     "gzipped Parquet": ("b.parquet.gz", b"", "name ends in .jsonl"),
 }  # fmt: skip

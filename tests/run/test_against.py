@@ -272,12 +272,29 @@ def _lost_part(run: Path) -> None:
     next((run / "verdicts").glob("*.parquet")).unlink()
 
 
+def _torn_manifest(run: Path) -> None:
+    (run / "records" / "_manifest.json").write_text('{"schema_version": 1, "par')
+
+
+def _newer(run: Path) -> None:
+    path = run / "verdicts" / "_manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": 99}))
+
+
+def _foreign_shards(run: Path) -> None:
+    path = run / "shards" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "run_id": None}))
+
+
 HARMED: dict[str, tuple[Any, str]] = {
     "unfinished": (_unfinished, "that run is not finished"),
     "no run": (lambda run: (run / "run.json").unlink(), "is not a run: it has no run.json"),
     "no records": (lambda run: shutil.rmtree(run / "records"), "its records/ is gone"),
     "a part lost": (_lost_part, "its verdicts/.*parquet is gone"),
     "records of another seed": (_other_scheme, "seed=9 there, seed=1 here"),
+    "a torn manifest": (_torn_manifest, "is not JSON .*; curate that run again, or leave it out"),
+    "another schema": (_newer, "schema version 99, .*; curate that run again, or leave it out"),
+    "shards of another run": (_foreign_shards, "are of different runs"),
     "records that do not say": (_no_scheme, "does not say how its signatures were made .here: .*seed=1 "),
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 from trainer.stream.errors import StreamUsageError
@@ -12,7 +14,8 @@ from trainer.stream.tokens import BYTES, Encoder
 
 MODES = ("packed", "concat", "bucketed")
 UNITS = ("tokens", "documents")
-MOST_LANES = 64
+#: Positions of a step over all ranks: far above any in use, and a slip of the hand is told before memory is asked for.
+MOST_POSITIONS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,21 @@ def check(config: StreamConfig, manifests: Sequence[Manifest], rank: int, world:
     for name, value, allowed in (("mode", config.mode, MODES), ("weights_by", config.weights_by, UNITS)):
         if value not in allowed:
             raise StreamUsageError(f"{name} {value!r}: one of {', '.join(allowed)}")
-    least = {"seq_len": 1, "batch_size": 1, "window": 1, "threads": 0, "prefetch": 1, "log_every": 1}
-    for name, smallest in least.items():
-        if getattr(config, name) < smallest:
-            raise StreamUsageError(f"{name} {getattr(config, name)}: at least {smallest}")
+    least = {"seq_len": 1, "batch_size": 1, "window": 1, "threads": 0, "prefetch": 1, "log_every": 1, "seed": None}
+    optional = {"lanes": 1, "epochs": None, "eos_id": None}
+    for name, smallest in {**least, **optional}.items():
+        value = getattr(config, name)
+        if value is None and name in optional:
+            continue
+        if type(value) is not int:  # NumPy's would not go into a state's JSON
+            raise StreamUsageError(f"{name} {value!r}: a whole number")
+        if smallest is not None and value < smallest:
+            raise StreamUsageError(f"{name} {value}: at least {smallest}")
+    if config.batch_size * config.seq_len > MOST_POSITIONS:
+        raise StreamUsageError(
+            f"batch_size {config.batch_size} x seq_len {config.seq_len} is over {MOST_POSITIONS:,} positions a step: "
+            "take less of one"
+        )
     if config.epochs is not None and config.epochs < 1:
         raise StreamUsageError(f"epochs {config.epochs}: at least 1, or none for a stream without end")
     lanes = config.lanes or next(n for n in (64, 32, 16, 8, 4, 2, 1) if config.batch_size % n == 0)
@@ -94,6 +108,10 @@ def check(config: StreamConfig, manifests: Sequence[Manifest], rank: int, world:
     positions: list[list[int]] = [[] for _ in config.sources]
     for entry in config.exclude:
         if not isinstance(entry, str):
+            if not (
+                isinstance(entry, tuple | list) and len(entry) == 2 and all(isinstance(n, Integral) for n in entry)
+            ):
+                raise StreamUsageError(f"exclude {entry!r}: a record id, or (source, position)")
             source, position = entry
             if not 0 <= source < len(manifests) or not 0 <= position < manifests[source].rows:
                 raise StreamUsageError(f"exclude {source}:{position}: no such source or position")
@@ -105,7 +123,9 @@ def check(config: StreamConfig, manifests: Sequence[Manifest], rank: int, world:
 def check_layout(lanes: int, batch_size: int, rank: int, world: int) -> None:
     if batch_size % lanes:
         raise StreamUsageError(f"batch size {batch_size} is no multiple of the run's {lanes} lanes; take one that is")
-    if world < 1 or lanes % world:
+    if world < 1:
+        raise StreamUsageError(f"data-parallel degree {world}: at least 1")
+    if lanes % world:
         fitting = [n for n in range(1, lanes + 1) if lanes % n == 0]
         raise StreamUsageError(
             f"data-parallel degree {world} does not divide the run's {lanes} lanes: take one of {fitting}"
@@ -134,8 +154,9 @@ def _weights(config: StreamConfig, manifests: Sequence[Manifest]) -> list[float]
     given = [source.weight for source in config.sources if source.weight is not None]
     if not given:
         return sizes
-    if len(given) < len(sizes) or min(given) <= 0:
-        raise StreamUsageError("weights: one above 0 for every source, or none for their natural shares")
+    sound = all(isinstance(weight, Real) and 0 < weight < math.inf for weight in given)
+    if len(given) < len(sizes) or not sound:
+        raise StreamUsageError("weights: one number above 0 for every source, or none for their natural shares")
     return given
 
 

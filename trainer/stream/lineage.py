@@ -46,6 +46,8 @@ def replay_logged(folder: str, step: int) -> Loader:
 
 def make_step(loader: Loader, step: int) -> list[Batch]:
     """The batches of a step that is still to come."""
+    if step < loader.state_dict()["step"]:
+        raise StreamUsageError(f"step {step}: the first that can be made is {loader.state_dict()['step']}")
     for made in loader:
         batches = [made] if isinstance(made, Batch) else made
         if batches[0].step == step:

@@ -86,6 +86,13 @@ class Loader(IterableDataset[Step]):
         """
         states.check_fingerprint(state, self.fingerprint)
         cursors = states.cursors(state, self.lanes)
+        for lane, of_lane in cursors.items():
+            for deal_of_source, cursor in zip(self.deals, of_lane, strict=True):
+                if cursor.base >= max(1, rows := int(deal_of_source[lane].rows.sum())):
+                    raise StreamUsageError(
+                        f"the saved data state is damaged (lane {lane}: row {cursor.base:,} of {rows:,}); "
+                        "take another checkpoint, or start the data anew (--reset-data)"
+                    )
         self._state = states.make(self.fingerprint, state["step"], self._batch_size, cursors, state["quarantine"])
         self._changes += 1
 
@@ -96,6 +103,8 @@ class Loader(IterableDataset[Step]):
     @batch_size.setter
     def batch_size(self, rows: int) -> None:
         """From the next step on; a multiple of the lanes."""
+        if type(rows) is not int or rows < 1:
+            raise StreamUsageError(f"batch_size {rows!r}: a whole number, at least 1")
         configuration.check_layout(self._checked.lanes, rows, self.rank, self.world)
         self._batch_size = rows
         self._state = {**self._state, "batch_size": rows}

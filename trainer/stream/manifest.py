@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import fsspec
 import numpy as np
 import numpy.typing as npt
 
-from trainer.stream.errors import StreamError, StreamUsageError, one_line
+from trainer.stream.errors import StreamError, StreamUsageError, is_missing, one_line
 
 Ints = npt.NDArray[np.int64]
 SCHEMA_VERSION = 1
@@ -90,9 +91,9 @@ def read_manifest(uri: str) -> Manifest:
         try:
             with fsspec.open(path, "rb") as file:
                 data: bytes = file.read()
-        except FileNotFoundError:
-            continue
         except Exception as error:
+            if is_missing(error):
+                continue
             raise StreamError(f"{path}: cannot be read ({one_line(error)}); check the address and try again") from None
         return parse_manifest(data, path.rpartition("/")[0], path)
     raise StreamUsageError(f"{uri}: no finished run here (no {tries[0]}); give the folder that `curate --out` made")
@@ -109,7 +110,7 @@ def parse_manifest(data: bytes, folder: str, name: str) -> Manifest:
         files = tuple(ShardFile(**{field: entry[field] for field in ShardFile.__slots__}) for entry in entries)
         groups = _groups(entries)
         _check(name, tree, files, entries)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StreamError(f"{name}: not a shard manifest ({one_line(error)}); curate the run again") from None
     digest = hashlib.sha256(str(tree["tokenizer_sha256"]).encode())
     for file in files:
@@ -128,6 +129,16 @@ def parse_manifest(data: bytes, folder: str, name: str) -> Manifest:
     )
 
 
+def _has(tree: dict[str, Any], kind: Any, *fields: str) -> None:
+    """Raises KeyError, TypeError or ValueError for a field that is not there, of another kind, or below 0."""
+    for field in fields:
+        value = tree[field]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(f"{field}: {value!r}"[:100])
+        if isinstance(value, int) and value < 0:
+            raise ValueError(f"{field}: {value}")
+
+
 def _groups(entries: list[dict[str, Any]]) -> RowGroups:
     numbers = [
         [-1 if group[field] is None else group[field] for field in GROUP_FIELDS] + [file, index]
@@ -141,6 +152,18 @@ def _groups(entries: list[dict[str, Any]]) -> RowGroups:
 
 
 def _check(name: str, tree: dict[str, Any], files: tuple[ShardFile, ...], entries: list[dict[str, Any]]) -> None:
+    _has(tree, str, "run_id")
+    for field in ("tokenizer", "tokenizer_sha256"):
+        _has(tree, (str, NoneType), field)
+    _has(tree, (int, NoneType), "eos_id")
+    for file, entry in zip(files, entries, strict=True):
+        _has(entry, str, "path", "lang", "sha256", "footer_sha256")
+        _has(entry, int, "rows", "file_bytes", "text_bytes")
+        if "/" in file.path or "\\" in file.path or file.path in ("", ".", ".."):
+            raise StreamError(f"{name}: {file.path!r} is no file beside it; curate the run again")
+        for group in entry["row_groups"]:
+            _has(group, int, "rows", "text_bytes", "n_chars")
+            _has(group, (int, NoneType), "n_tokens")
     if len({file.path for file in files}) != len(files):
         raise StreamError(f"{name}: lists a file twice; curate the run again")
     for file, entry in zip(files, entries, strict=True):

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainer.stream.errors import ContentFault, StreamError, StreamUsageError, one_line
+from trainer.stream.errors import ContentFault, StreamError, StreamUsageError, is_missing, one_line
 from trainer.stream.manifest import Manifest, ShardFile
 
 log = logging.getLogger("gristmill")
@@ -123,11 +123,25 @@ class Reader:
         source = _Ranges(lambda first, last: self._fetch(file.path, first, last), end)
         source.put(end - len(tail), tail)
         footer = pq.read_metadata(pa.PythonFile(source, mode="r"))
+        self._check_rows(number, file, footer)
         with self._lock:
             self._footers[number] = footer
             if len(self._footers) > _KEPT_FOOTERS:
                 self._footers.popitem(last=False)
         return footer
+
+    def _check_rows(self, number: int, file: ShardFile, footer: pq.FileMetaData) -> None:
+        """What the manifest counts is what the file holds: rows it does not count would be left out unsaid."""
+        groups = self.manifest.groups
+        mine = groups.file == number
+        listed = dict(zip(groups.index[mine].tolist(), groups.rows[mine].tolist(), strict=True))
+        held = {i: footer.row_group(i).num_rows for i in range(footer.num_row_groups)}
+        for index in sorted({*listed, *held}):
+            if listed.get(index, 0) != held.get(index, 0):
+                raise self._another(
+                    file,
+                    f"row group {index} has {held.get(index, 0):,} rows, the manifest says {listed.get(index, 0):,}",
+                )
 
     def _another(self, file: ShardFile, why: str) -> StreamError:
         return StreamError(f"{file.path} is not the file that the manifest lists: {why}; restore it or curate again")
@@ -145,10 +159,10 @@ class Reader:
         for wait in (*RETRY_AFTER, None):
             try:
                 return attempt()
-            except FileNotFoundError:
-                where = self.manifest.folder
-                raise StreamError(f"{path} is missing from {where}; restore it or curate again") from None
             except Exception as error:
+                if is_missing(error):
+                    where = self.manifest.folder
+                    raise StreamError(f"{path} is missing from {where}; restore it or curate again") from None
                 if wait is None:
                     raise StreamError(f"{path}: cannot be read ({one_line(error)}); the run stops here") from None
                 log.warning("%s: %s; trying again in %s s", path, one_line(error), wait)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer.stream.errors import StreamUsageError
-from trainer.stream.packing import Cursor
+from trainer.stream.packing import REACH, Cursor
 
 State = dict[str, Any]
 VERSION = 1
@@ -55,9 +55,14 @@ def merge(states: Sequence[State]) -> State:
 
 
 def check_fingerprint(state: State, mine: Mapping[str, Any], say: str = "") -> None:
-    """Raises StreamUsageError that names the saved and the present value of the first difference."""
-    if state.get("version") != VERSION:
+    """Raises StreamUsageError for a damaged state, or one that names the saved and the present value of the first
+    difference."""
+    if isinstance(state, dict) and state.get("version", VERSION) != VERSION:
         raise StreamUsageError(f"data state of version {state.get('version')}, this loader reads {VERSION}")
+    if odd := _odd(state):
+        raise StreamUsageError(
+            f"the saved data state is damaged ({odd}); take another checkpoint, or start the data anew (--reset-data)"
+        )
     saved = state["fingerprint"]
     for name in sorted({*saved, *mine}):
         if saved.get(name) != mine.get(name):
@@ -65,6 +70,42 @@ def check_fingerprint(state: State, mine: Mapping[str, Any], say: str = "") -> N
                 f"{say}the saved data state is of another {name}: saved {saved.get(name)}, now {mine.get(name)}; "
                 "resume with the saved one, or start the data anew (--reset-data)"
             )
+
+
+def _odd(state: Any) -> str | None:
+    """What no `make` has written; a cursor out of place would leave documents out, or give them twice, unsaid."""
+    if not isinstance(state, dict):
+        return f"a {type(state).__name__}, not an object"
+    kinds = {"version": int, "fingerprint": dict, "step": int, "batch_size": int, "lanes": dict, "quarantine": list}
+    for name, kind in kinds.items():
+        if not isinstance(state.get(name), kind):
+            return f"{name} is not there" if name not in state else f"{name}: {state[name]!r}"[:100]
+    if state["step"] < 0:
+        return f"step {state['step']}"
+    count, sources = state["fingerprint"].get("lanes"), state["fingerprint"].get("manifest")
+    if not isinstance(count, int) or not isinstance(sources, list):
+        return "its fingerprint lacks lanes or manifest"
+    for lane, of_lane in state["lanes"].items():
+        if lane not in map(str, range(count)):
+            return f"lane {lane!r} of {count}"
+        if not isinstance(of_lane, list) or len(of_lane) != len(sources) or not all(map(_sound, of_lane)):
+            return f"lane {lane}: {of_lane!r}"[:100]
+    for fault in state["quarantine"]:
+        if not _numbers(fault, 3) or min(fault) < 0:
+            return f"quarantine: {fault!r}"[:100]
+    return None
+
+
+def _numbers(value: Any, count: int) -> bool:
+    return isinstance(value, list | tuple) and len(value) == count and all(type(number) is int for number in value)
+
+
+def _sound(numbers: Any) -> bool:
+    if not _numbers(numbers, len(Cursor._fields)):
+        return False
+    cursor = Cursor(*numbers)
+    counts = min(cursor.epoch, cursor.base, cursor.mask, cursor.offset, cursor.emitted) >= 0
+    return counts and cursor.mask < 1 << REACH and -1 <= cursor.open < REACH
 
 
 def cursors(state: State, lanes: Sequence[int]) -> dict[int, list[Cursor]]:

@@ -14,7 +14,7 @@ import fsspec
 
 from trainer.stream import state as states
 from trainer.stream.config import StreamConfig
-from trainer.stream.errors import StreamUsageError
+from trainer.stream.errors import StreamError, StreamUsageError, one_line
 
 _NAME = re.compile(r"state-(\d+)-(\d+)-of-(\d+)\.json$")
 #: States of this process that are kept in memory.
@@ -38,8 +38,11 @@ class StateLog:
         if self._config.log_dir is not None:
             entry = json.dumps({"config": self._config.as_json(), "state": state})
             path = f"{self._config.log_dir}/state-{state['step']:09d}-{self._name}.json"
-            with fsspec.open(path, "w", auto_mkdir=True) as file:
-                file.write(entry)
+            try:
+                with fsspec.open(path, "w", auto_mkdir=True) as file:
+                    file.write(entry)
+            except Exception as error:  # of any file system
+                raise StreamError(f"{path}: cannot be written ({one_line(error)}); give another log_dir") from None
 
     def before(self, step: int) -> states.State:
         """The newest state from which `step` can be made. Raises StreamUsageError where none is kept."""
@@ -54,9 +57,9 @@ def read_log(folder: str, step: int) -> tuple[StreamConfig, states.State]:
 
     A state of which a rank's file is missing or torn is passed over. Raises StreamUsageError where none is left.
     """
-    fs, root = fsspec.core.url_to_fs(folder)
+    fs, _, listed = _list(folder)
     found: dict[tuple[int, int], list[str]] = {}
-    for path in fs.ls(root, detail=False) if fs.isdir(root) else []:
+    for path in listed:
         if match := _NAME.search(path):
             found.setdefault((int(match[1]), int(match[3])), []).append(path)
     for (at, world), paths in sorted(found.items(), reverse=True):
@@ -66,11 +69,24 @@ def read_log(folder: str, step: int) -> tuple[StreamConfig, states.State]:
             entries: list[dict[str, Any]] = [json.loads(fs.cat_file(path)) for path in sorted(paths)]
         except ValueError:
             continue
-        merged = states.merge([entry["state"] for entry in entries])
-        return StreamConfig.from_json(entries[0]["config"]), merged
+        try:
+            held, config = [entry["state"] for entry in entries], StreamConfig.from_json(entries[0]["config"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StreamUsageError(
+                f"{paths[0]}: not a logged state ({one_line(error)}); remove it, and the one before it serves"
+            ) from None
+        return config, states.merge(held)
     raise StreamUsageError(f"{folder}: no complete logged state at or before step {step}")
 
 
 def has_log(folder: str) -> bool:
-    fs, root = fsspec.core.url_to_fs(folder)
-    return bool(fs.isdir(root)) and any(_NAME.search(path) for path in fs.ls(root, detail=False))
+    return any(_NAME.search(path) for path in _list(folder)[2])
+
+
+def _list(folder: str) -> tuple[Any, str, list[str]]:
+    """(file system, its path of the folder, what is in it)."""
+    try:
+        fs, root = fsspec.core.url_to_fs(folder)
+        return fs, root, fs.ls(root, detail=False) if fs.isdir(root) else []
+    except Exception as error:  # of any file system
+        raise StreamError(f"{folder}: cannot be listed ({one_line(error)}); check the address") from None

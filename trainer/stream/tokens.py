@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from trainer.stream.errors import ContentFault, StreamUsageError
+from trainer.stream.errors import ContentFault, StreamError, StreamUsageError, one_line
 from trainer.stream.manifest import Manifest
 
 Array = npt.NDArray[Any]
 BYTES = "bytes"
 STORED = "stored"
+MOST_ID = (1 << 31) - 1
 #: As in publishing, so that ids made here equal ids stored there: longer texts are encoded in pieces that end before a
 #: lone space, where byte-level and word-piece vocabularies cut anyhow.
 PIECE_CHARS = 1 << 20
@@ -108,7 +109,12 @@ class FileEncoder(Encoder):
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def _encode(self, texts: list[str]) -> list[Array]:
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        try:
+            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        except Exception as error:  # the library raises bare Exception
+            raise StreamError(
+                f"{self.name}: cannot encode a text ({one_line(error)}); take another tokenizer"
+            ) from None
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
 
@@ -129,7 +135,11 @@ def open_encoder(tokenizer: str, eos_id: int | None, manifests: Sequence[Manifes
 
     Raises StreamUsageError for a tokenizer that cannot be had, or stored tokens that are not of one tokenizer.
     """
+    if eos_id is not None and not 0 <= eos_id <= MOST_ID:
+        raise StreamUsageError(f"eos_id {eos_id}: ids are 0 to {MOST_ID:,}")
     if tokenizer == BYTES:
+        if eos_id is not None and eos_id < 256:
+            raise StreamUsageError(f"eos_id {eos_id} is a byte of text; with `bytes` take 256 (the default) or above")
         return ByteEncoder(256 if eos_id is None else eos_id)
     if tokenizer == STORED:
         sha256, eos = _stored(manifests, eos_id)
@@ -163,12 +173,14 @@ def _stored(manifests: Sequence[Manifest], eos_id: int | None) -> tuple[str, int
         raise StreamUsageError(
             f"{manifest.folder} stores no tokens; curate with publish.tokenizer, or give a tokenizer"
         )
+    if eos is not None and eos > MOST_ID:
+        raise StreamUsageError(f"{manifest.folder} ends documents with id {eos}: ids are 0 to {MOST_ID:,}; set eos_id")
     if eos is None:
         raise StreamUsageError(f"{manifest.folder} does not say which id ends a document; set eos_id")
     return sha256, eos
 
 
-def check_ids(values: Array, largest: int = (1 << 31) - 1) -> Array:
+def check_ids(values: Array, largest: int = MOST_ID) -> Array:
     """uint32 as int32, where they fit."""
     if len(values) and int(values.max()) > largest:
         raise ContentFault(f"a token id of {int(values.max()):,}")
