@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainer.stream.documents import Documents, Feed, Row
+from trainer.stream.errors import StreamUsageError
 from trainer.stream.plan import permutation
 from trainer.stream.tokens import Array
 
@@ -92,9 +93,15 @@ class Supply:
                 self._advance()
                 continue
             self._skipped = 0
+            need = len(ids) - (self.offset if number == self._open else 0)
+            if need <= 0:
+                raise StreamUsageError(
+                    f"the saved data state is damaged (token {self.offset:,} of a document of {len(ids):,}); "
+                    "take another checkpoint, or start the data anew (--reset-data)"
+                )
             self._numbers.append(number)
             self._read.append((position, ids))
-            self.needs.append(len(ids) - (self.offset if number == self._open else 0))
+            self.needs.append(need)
         return bool(self.needs)
 
     @property

@@ -158,6 +158,14 @@ def test_a_damaged_state_is_refused(run: Path, damage: Callable[[dict[str, Any]]
     refused(StreamUsageError, "damaged", lambda: Loader(settings(run)).load_state_dict(state))
 
 
+def test_a_state_beyond_the_end_of_its_document_is_refused(run: Path) -> None:
+    state = copy.deepcopy(next(iter(Loader(settings(run)))).state)
+    state["lanes"]["0"] = [[0, 0, 0, 0, 99, 0]]  # the document has 30 ids and the end
+    loader = Loader(settings(run))
+    loader.load_state_dict(state)
+    refused(StreamUsageError, "token 99 of a document of 30", lambda: list(loader))
+
+
 def test_a_log_that_cannot_be_written_or_read(run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     loader = Loader(settings(run, log_dir=str(tmp_path / "file")))
