@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from pipeline.errors import GristmillError, UsageError, one_line
+from pipeline.errors import INTERRUPTED, GristmillError, UsageError, one_line
 from pipeline.recipe import nearest
 
 #: verb -> (module, one line of help). A module is imported only when its verb is called: Spark and torch are slow.
@@ -53,13 +53,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def guarded(args: argparse.Namespace) -> int:
     """Run the chosen verb; what goes wrong becomes one line on stderr (and a traceback under GRISTMILL_DEBUG=1)."""
+    INTERRUPTED.clear()
     try:
         _require_utf8(args)
         return int(args.run(args))
     except GristmillError as error:
         message, status = str(error), error.exit_status
     except KeyboardInterrupt:
-        message, status = "interrupted; the same command goes on where this one stopped", 130
+        INTERRUPTED.set()
+        message, status = "", 130
     except BrokenPipeError:
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
@@ -69,6 +71,8 @@ def guarded(args: argparse.Namespace) -> int:
         told = _TOLD_BY_A_TASK.search(str(error))
         where = "(GRISTMILL_DEBUG=1 shows where)"
         message, status = told[1] if told else f"{type(error).__name__}: {_first_line(error)} {where}", 1
+    if INTERRUPTED.is_set():
+        message, status = "interrupted; the same command goes on where this one stopped", 130
     if os.environ.get("GRISTMILL_DEBUG"):
         traceback.print_exc()
     print(f"gristmill: {one_line(message)}", file=sys.stderr)

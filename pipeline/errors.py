@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
+#: Ctrl-C came. A call to Java that it broke may end in another error than KeyboardInterrupt.
+INTERRUPTED = threading.Event()
+
 
 class GristmillError(Exception):
     """The run failed; the message is one line, cause first, and says what to do. Exit status 1."""

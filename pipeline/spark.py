@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import GristmillError
+from pipeline.errors import INTERRUPTED, GristmillError
 from pipeline.java import java_home, log_settings
 from pipeline.java_archive import archive_options
 from pipeline.preflight import preflight as preflight
@@ -99,8 +99,13 @@ def quiet_interrupts() -> None:
     fails, in three tracebacks. A command ends then anyway, and Java with it.
     """
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
         logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    INTERRUPTED.set()
+    raise KeyboardInterrupt
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

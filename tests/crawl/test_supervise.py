@@ -17,6 +17,7 @@ import pytest
 
 from pipeline.crawl.supervise import Outcome, SourceError, supervised
 from pipeline.errors import GristmillError
+from pipeline.memory import give_back
 
 COUNT = 60
 
@@ -29,6 +30,7 @@ def numbers(after: int | None) -> Iterator[tuple[int, int]]:
 def run(
     handle: Callable[[int], Any], source: Any = numbers, cpu: float = 0.3, memory: float = 200
 ) -> list[Outcome[int]]:
+    give_back()  # what earlier tests freed would be used again, and count for nothing
     outcomes = list(
         supervised(source, handle, describe=lambda item: {"item": item}, cpu_seconds=cpu, memory_mib=memory)
     )
