@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from pipeline.errors import INTERRUPTED, GristmillError, UsageError, one_line
+from pipeline.errors import INTERRUPTED, GristmillError, UsageError, first_line, one_line
 from pipeline.recipe import nearest
 
 #: verb -> (module, one line of help). A module is imported only when its verb is called: Spark and torch are slow.
@@ -70,7 +70,7 @@ def guarded(args: argparse.Namespace) -> int:
     except Exception as error:
         told = _TOLD_BY_A_TASK.search(str(error))
         where = "(GRISTMILL_DEBUG=1 shows where)"
-        message, status = told[1] if told else f"{type(error).__name__}: {_first_line(error)} {where}", 1
+        message, status = told[1] if told else f"{type(error).__name__}: {first_line(error)} {where}", 1
     if INTERRUPTED.is_set():
         message, status = "interrupted; the same command goes on where this one stopped", 130
     if os.environ.get("GRISTMILL_DEBUG"):
@@ -108,11 +108,6 @@ def _parser(verb: str | None) -> argparse.ArgumentParser:
             job.add_arguments(command)
             command.set_defaults(run=job.run)
     return parser
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else "no message"
 
 
 if __name__ == "__main__":

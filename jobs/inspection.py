@@ -49,17 +49,10 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def stream_config(args: argparse.Namespace, data: list[str]) -> StreamConfig:
-    from trainer.stream import Source, StreamConfig
+    from trainer.stream import StreamConfig, sources_of
 
-    sources = []
-    for given in data:
-        uri, at, weight = given.rpartition("@")
-        try:
-            sources.append(Source(uri, float(weight)) if at else Source(given))
-        except ValueError:
-            sources.append(Source(given))
     names = ("seq_len", "batch_size", "mode", "tokenizer", "eos_id", "weights_by", "lanes", "seed")
-    return StreamConfig(tuple(sources), **{name: getattr(args, name) for name in names})
+    return StreamConfig(sources_of(data), **{name: getattr(args, name) for name in names})
 
 
 def run(args: argparse.Namespace) -> int:

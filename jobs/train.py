@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jobs.inspection import need_torch, plain_errors
-from pipeline.errors import GristmillError
+from pipeline.errors import GristmillError, first_line
 
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
@@ -141,29 +141,19 @@ def as_one_of_many(work: Callable[[], None]) -> int:
         with plain_errors():
             work()
     except BaseException as error:
+        from trainer.out_of_memory import advice as advice_on
+
         advice = advice_on(error)
-        if alone and isinstance(error, GristmillError | KeyboardInterrupt):
-            raise
-        if alone and advice:
-            raise GristmillError(advice) from error
         if alone:
+            if advice and not isinstance(error, GristmillError | KeyboardInterrupt):
+                raise GristmillError(advice) from error
             raise
         if os.environ.get("GRISTMILL_DEBUG"):
             traceback.print_exc()
-        known = str(error) if isinstance(error, GristmillError) else f"{type(error).__name__}: {_first_line(error)}"
+        known = str(error) if isinstance(error, GristmillError) else f"{type(error).__name__}: {first_line(error)}"
         print(f"gristmill: rank {os.environ['RANK']}: {advice or known}", file=sys.stderr, flush=True)
         os._exit(error.exit_status if isinstance(error, GristmillError) else 1)
     if not alone:
         sys.stdout.flush()
         os._exit(0)
     return 0
-
-
-def advice_on(error: BaseException) -> str | None:
-    from trainer.out_of_memory import advice
-
-    return advice(error)
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")

@@ -25,6 +25,11 @@ def one_line(message: str) -> str:
     return "".join(c if c.isprintable() else _escaped(c) for c in message)
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of a library says, as far as one line goes."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+
+
 def _escaped(char: str) -> str:
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python carries it in names

@@ -22,7 +22,7 @@ from trainer.errors import TrainUsageError
 from trainer.model import SIZES, ModelConfig
 from trainer.optim import OptimizerConfig
 from trainer.parallel import ParallelConfig
-from trainer.stream import Source, StreamConfig
+from trainer.stream import StreamConfig, sources_of
 
 T = TypeVar("T")
 
@@ -254,7 +254,7 @@ def stream_config(config: TrainConfig) -> StreamConfig:
         raise TrainUsageError("no data: give --data DIR, the folder of a curated run")
     data = config.data
     return StreamConfig(
-        _sources(data.dir),
+        sources_of(data.dir),
         data.seq_len,
         data.batch_size,
         mode=data.mode,
@@ -277,19 +277,8 @@ def validation_config(config: TrainConfig) -> StreamConfig:
     """Other data in the same shape; nothing of it is logged."""
     stream = stream_config(config)
     return dataclasses.replace(
-        stream, sources=_sources(config.validation.dir), log_dir=None, epochs=None, exclude=(), threads=0, seed=0
+        stream, sources=sources_of(config.validation.dir), log_dir=None, epochs=None, exclude=(), threads=0, seed=0
     )
-
-
-def _sources(given: Sequence[str]) -> tuple[Source, ...]:
-    sources = []
-    for text in given:
-        uri, at, weight = text.rpartition("@")
-        try:
-            sources.append(Source(uri, float(weight)) if at else Source(text))
-        except ValueError:
-            sources.append(Source(text))
-    return tuple(sources)
 
 
 def model_config(config: TrainConfig, vocabulary: int | None) -> ModelConfig:

@@ -26,6 +26,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from tests.memory import peak_kib
+
 SEQ_LEN = 2048
 GROUP_BYTES = 8 << 20
 
@@ -46,7 +48,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.line:
         begin = LINES[args.line](args.folder, args.threads)
-        peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) >> 10
+        peak = peak_kib() >> 10
         print(json.dumps(begin | {"peak_mib": peak}))
         return 0
     with tempfile.TemporaryDirectory() as scratch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
 from typing import Any
@@ -25,6 +25,18 @@ class Source:
     uri: str
     weight: float | None = None
     languages: tuple[str, ...] | None = None
+
+
+def sources_of(given: Iterable[str]) -> tuple[Source, ...]:
+    """Runs as a command line names them: each a folder or address, which may end in @WEIGHT."""
+    sources = []
+    for text in given:
+        uri, at, weight = text.rpartition("@")
+        try:
+            sources.append(Source(uri, float(weight)) if at else Source(text))
+        except ValueError:
+            sources.append(Source(text))
+    return tuple(sources)
 
 
 @dataclass(frozen=True)

@@ -221,16 +221,17 @@ def test_a_huge_row_group_is_read_in_parts(tmp_path: Path) -> None:
     texts = [letters[i:] + letters[:i] for i in rng.choices(range(1 << 13), k=25_600)]
     run = made.run(tmp_path / "r", [[texts]])
     code = f"""
-from pathlib import Path
+from tests.memory import peak_kib
 from trainer.stream import Loader, Source, StreamConfig, plan, reader
 plan.PART_BYTES, reader.WHOLE_BYTES, reader.RANGE_BYTES = 8 << 20, 8 << 20, 1 << 20
 loader = Loader(StreamConfig((Source({str(run)!r}),), 4096, 16, lanes=4, epochs=1, window=1, threads=4))
-def most(): return int(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])  # KiB
-before = most()
+before = peak_kib()
 documents = sum(batch.utilisation.documents for batch in loader)
-print(documents, loader.utilisation.tokens, (most() - before) // 1024)
+print(documents, loader.utilisation.tokens, (peak_kib() - before) // 1024)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True
+    )
     documents, tokens, mebibytes = map(int, done.stdout.split())
     assert (documents, tokens) == (25_600, sum(map(len, texts)))
     assert mebibytes < 180, mebibytes  # the group is 200 MB of text
